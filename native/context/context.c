@@ -1,0 +1,392 @@
+#include "context/context.h"
+
+#include "loader/cache.h"
+#include "loader/error.h"
+#include "loader/host.h"
+#include "loader/key.h"
+#include "loader/memory.h"
+#include "loader/open.h"
+#include "loader/thread.h"
+#include "loader/thunks.h"
+#include "loader/tls.h"
+#include "overrides/exit.h"
+#include "overrides/table.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLOSE_TIMEOUT 5000 /* ms */
+
+vlci_lock vlci_contexts_lock;
+vlc_context *vlci_contexts; /* open ones, newest first */
+static unsigned context_count, last_number;
+
+/* A thread that has ended for us; the kernel may still run its last instructions, on its stack. */
+struct vlci_leaving {
+    struct vlci_leaving *next;
+    pid_t tid;
+};
+
+uint32_t vlc_abi_version(void) { return VLC_ABI_VERSION; }
+const char *vlc_name(vlc_context *context) { return context->name; }
+unsigned vlci_context_count(void) { return context_count; }
+
+/* ---- counting ------------------------------------------------------------------------------------------ */
+
+bool vlci_context_visit_begins(vlc_context *context) {
+    atomic_fetch_add(&context->visits, 1);
+    if (atomic_load(&context->state) == VLCI_OPEN) return true;
+    vlci_context_visit_ended(context);
+    return false;
+}
+
+void vlci_context_visit_ended(vlc_context *context) {
+    if (atomic_fetch_sub(&context->visits, 1) == 1 && atomic_load(&context->state) != VLCI_OPEN) vlci_os_wake_word(&context->visits);
+}
+
+bool vlci_context_thread_begins(vlc_context *context) {
+    atomic_fetch_add(&context->threads, 1);
+    int state = atomic_load(&context->state);
+    if (state == VLCI_OPEN || state == VLCI_CLOSING) return true;
+    vlci_context_thread_ended(context, 0);
+    return false;
+}
+
+static void leaving_prune(vlc_context *context) {
+    for (struct vlci_leaving **link = &context->leaving, *leaving; (leaving = *link);) {
+        if (vlci_os_thread_exists(leaving->tid)) {
+            link = &leaving->next;
+            continue;
+        }
+        *link = leaving->next;
+        vlci_memory_give(leaving, sizeof *leaving);
+    }
+}
+
+void vlci_context_thread_ended(vlc_context *context, pid_t tid) {
+    struct vlci_leaving *leaving = tid ? vlci_memory_take(sizeof *leaving) : NULL;
+    if (leaving) {
+        VLCI_HOLD(&context->leaving_lock);
+        leaving_prune(context);
+        leaving->tid = tid;
+        leaving->next = context->leaving;
+        context->leaving = leaving;
+    }
+    atomic_fetch_sub(&context->threads, 1);
+    vlci_os_wake_word(&context->threads); /* by address only: the context may be gone after the line above */
+}
+
+/* Mappings are counted by reading a file of a line each, so only now and then. */
+int vlci_context_check_mappings(vlc_context *context, vlc_error *error) {
+    static _Atomic(size_t) counted, loads_since;
+    static size_t most;
+    if (!most) most = vlci_os_mappings_max();
+    if (!most) return VLC_OK;
+    size_t since = atomic_fetch_add(&loads_since, 1);
+    if (since % 64 == 0 || counted + since * 8 > most * 8 / 10) counted = vlci_os_mappings();
+    if (counted <= most / 10 * 9) return VLC_OK;
+    return vlci_fail(error, VLC_LIMIT, 0, context->name,
+                     "cannot load more into context '%s': the process has %zu kernel mappings, near its limit of %zu, with %u "
+                     "contexts open; close contexts, or raise vm.max_map_count (sysctl)",
+                     context->name, (size_t)counted, most, context_count);
+}
+
+int vlci_context_check_open(vlc_context *context, vlc_error *error) {
+    switch (atomic_load(&context->state)) {
+    case VLCI_OPEN: return VLC_OK;
+    case VLCI_DEAD:
+        return vlci_fail(error, VLC_MISUSE, 0, context->name,
+                         "context '%s' does not exist in this child of fork(): only the context that forked lives here; make a new "
+                         "one in the child",
+                         context->name);
+    default: return vlci_fail(error, VLC_MISUSE, 0, context->name, "context '%s' is closed; make a new one", context->name);
+    }
+}
+
+/* ---- creation ------------------------------------------------------------------------------------------ */
+
+void vlci_fork_start(void); /* fork.c */
+
+/* At exit(), contexts that are still open end as programs do: handlers and destructors run, memory stays. */
+static void exit_all(void) {
+    for (;;) {
+        vlci_lock_take(&vlci_contexts_lock);
+        vlc_context *context = vlci_contexts;
+        if (context) vlci_contexts = context->next;
+        vlci_lock_drop(&vlci_contexts_lock);
+        if (!context) return;
+        if (atomic_exchange(&context->state, VLCI_CLOSING) != VLCI_OPEN || vlci_visit_enter(context, NULL)) continue;
+        vlci_thread_exits_run(context);
+        vlci_open_finalise(context);
+        vlci_visit_leave(context);
+    }
+}
+
+static int start(vlc_error *error) {
+    static vlci_lock lock;
+    static bool started;
+    VLCI_HOLD(&lock);
+    if (started) return VLC_OK;
+    int status = vlci_host_start(error);
+    if (status) return status;
+    vlci_override_start();
+    vlci_thread_start();
+    vlci_tls_start();
+    vlci_fork_start();
+    atexit(exit_all);
+    started = true;
+    return VLC_OK;
+}
+
+static void list_free(char **list) {
+    for (char **at = list; at && *at; at++) free(*at);
+    free(list);
+}
+
+static char **list_copy(const char *const *list) {
+    size_t count = 0;
+    while (list && list[count]) count++;
+    char **copy = calloc(count + 1, sizeof *copy);
+    for (size_t i = 0; copy && i < count; i++)
+        if (!(copy[i] = strdup(list[i]))) {
+            list_free(copy);
+            return NULL;
+        }
+    return copy;
+}
+
+static void context_free(vlc_context *context) {
+    vlci_open_unload(context);
+    vlci_thunks_free(context);
+    vlci_locale_free(context);
+    vlci_exit_free(context);
+    vlci_pool_free(context);
+    vlci_zones_give(&context->zones);
+    for (struct vlci_leaving *leaving; (leaving = context->leaving);) {
+        context->leaving = leaving->next;
+        vlci_memory_give(leaving, sizeof *leaving);
+    }
+    pthread_mutex_destroy(&context->load_lock);
+    list_free(context->share);
+    free(context->name);
+    free(context);
+}
+
+static vlc_context *find_name(const char *name) {
+    for (vlc_context *at = vlci_contexts; at; at = at->next)
+        if (!strcmp(at->name, name)) return at;
+    return NULL;
+}
+
+static int enlist(vlc_context *context, bool given, vlc_error *error) {
+    VLCI_HOLD(&vlci_contexts_lock);
+    if (given && find_name(context->name))
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
+                         "cannot create context '%s': an open context has that name; choose another, or close it first", context->name);
+    if ((context->next = vlci_contexts)) context->next->previous = context;
+    vlci_contexts = context;
+    context_count++;
+    return VLC_OK;
+}
+
+static void delist(vlc_context *context) {
+    VLCI_HOLD(&vlci_contexts_lock);
+    if (vlci_contexts != context && !context->previous) return; /* taken off by exit() */
+    if (context->next) context->next->previous = context->previous;
+    if (context->previous)
+        context->previous->next = context->next;
+    else
+        vlci_contexts = context->next;
+    context->next = context->previous = NULL;
+    context_count--;
+}
+
+static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *error) {
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&context->load_lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    vlci_lock_take(&vlci_contexts_lock);
+    context->number = ++last_number;
+    vlci_lock_drop(&vlci_contexts_lock);
+    char made[32];
+    snprintf(made, sizeof made, "vlc-%u", context->number);
+    context->name = strdup(spec->name ? spec->name : made);
+    context->share = list_copy(spec->share);
+    context->pool_threads = spec->threads ? spec->threads : 1;
+    if (!context->name || !context->share)
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, spec->name, "cannot create context '%s': out of memory", spec->name ? spec->name : made);
+    int status = vlci_slice_check(context->name, spec->cpus, spec->cpu_count, &context->cpus, error);
+    if (!status) status = vlci_context_check_mappings(context, error);
+    if (!status) status = vlci_thunks_make(context, error);
+    if (!status) status = vlci_env_make(context, spec->env, error);
+    if (!status && !vlci_locale_make(context))
+        status = vlci_fail(error, VLC_SYSTEM, errno, context->name, "cannot create context '%s': no locale could be made", context->name);
+    return status ? status : enlist(context, spec->name != NULL, error);
+}
+
+int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
+    static const vlc_spec standard = VLC_SPEC_INIT;
+    vlc_spec mine = standard; /* a caller of an older header knows fewer members */
+    if (spec) {
+        if (spec->size < offsetof(vlc_spec, env) || spec->size > 4096)
+            return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_spec", "the spec's size is %u; set it with VLC_SPEC_INIT", spec->size);
+        memcpy(&mine, spec, spec->size < sizeof mine ? spec->size : sizeof mine);
+    }
+    if (mine.name && (!*mine.name || strlen(mine.name) > 200))
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name, "cannot create a context: its name must have 1 to 200 bytes");
+    if (mine.threads > 4096)
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name, "cannot create a context with %u threads; 4,096 are the most", mine.threads);
+    int status = start(error);
+    if (status) return status;
+    vlc_context *made = calloc(1, sizeof *made);
+    if (!made) return vlci_fail(error, VLC_SYSTEM, ENOMEM, mine.name, "cannot create a context: out of memory");
+    if ((status = context_make(made, &mine, error))) {
+        context_free(made);
+        return status;
+    }
+    vlci_debugger_add(made);
+    *context = made;
+    return VLC_OK;
+}
+
+/* ---- use ----------------------------------------------------------------------------------------------- */
+
+int vlc_load(vlc_context *context, const char *file, int flags, vlc_library **library, vlc_error *error) {
+    if (!file || !*file)
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name, "cannot load a library without a name into context '%s'", context->name);
+    int status = vlc_enter(context, error);
+    if (status) return status;
+    struct vlci_image *image;
+    status = vlci_open(context, NULL, file, flags, &image, error);
+    vlc_leave(context, NULL);
+    if (!status && library) *library = (vlc_library *)image;
+    return status;
+}
+
+int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, void **address, vlc_error *error) {
+    int status = vlci_context_check_open(context, error);
+    if (status) return status;
+    struct vlci_image *image = (struct vlci_image *)library;
+    pthread_mutex_lock(&context->load_lock);
+    bool found = vlci_scope_find(context, NULL, image, name, NULL, address);
+    pthread_mutex_unlock(&context->load_lock);
+    if (found) return VLC_OK;
+    return vlci_fail(error, VLC_LOAD_FAILED, 0, name, "cannot find the symbol '%s' in %s '%s'; see `nm -D` for what it defines", name,
+                     image ? "library" : "context", image ? image->path : context->name);
+}
+
+vlc_context *vlc_context_of(const void *address) {
+    if (!address) return vlci_context_current();
+    struct vlci_region *region = vlci_region_at(address);
+    return region ? region->context : NULL;
+}
+
+/* ---- end ----------------------------------------------------------------------------------------------- */
+
+static void wait_zero(_Atomic(int) *count, int64_t deadline) {
+    for (int now; (now = atomic_load(count)) > 0;) {
+        int64_t left = deadline - vlci_os_milliseconds();
+        if (left <= 0) return;
+        vlci_os_wait_word(count, now, left > 50 ? 50 : (int)left);
+    }
+}
+
+/* Ends what a thread's own OpenMP pool holds: idle workers would run the library's code for ever. */
+static void openmp_pause(vlc_context *context) {
+    for (size_t i = 0; i < context->image_count; i++) {
+        const struct vlci_wanted wanted = { "omp_pause_resource_all", vlci_gnu_hash("omp_pause_resource_all"), NULL, true };
+        const Elf64_Sym *symbol = vlci_dynamic_find(&context->images[i]->dynamic, &wanted);
+        if (symbol) ((int (*)(int))(context->images[i]->map.l_addr + symbol->st_value))(2 /* omp_pause_hard */);
+    }
+}
+
+/* libstdc++ keeps a pool for throwing without memory until it is told (as valgrind does). */
+static void freeres(vlc_context *context) {
+    static const char name[] = "_ZN9__gnu_cxx9__freeresEv";
+    const struct vlci_wanted wanted = { name, vlci_gnu_hash(name), NULL, true };
+    for (size_t i = 0; i < context->image_count; i++) {
+        const Elf64_Sym *symbol = vlci_dynamic_find(&context->images[i]->dynamic, &wanted);
+        if (symbol) ((void (*)(void))(context->images[i]->map.l_addr + symbol->st_value))();
+    }
+}
+
+struct blame {
+    char words[400];
+    size_t length;
+    int count;
+};
+
+static void blame(struct vlci_thread *thread, void *argument) {
+    struct blame *blame = argument;
+    const struct vlci_image *image = vlci_image_at(thread->start);
+    const char *path = image ? image->soname : "the pool";
+    blame->count++;
+    if (blame->length + strlen(path) + 20 < sizeof blame->words)
+        blame->length += (size_t)snprintf(blame->words + blame->length, sizeof blame->words - blame->length, "%s%s (thread %d)",
+                                          blame->length ? ", " : "", path, (int)thread->tid);
+}
+
+static int wait_threads(vlc_context *context, int64_t deadline, vlc_error *error) {
+    wait_zero(&context->threads, deadline);
+    if (atomic_load(&context->threads)) {
+        struct blame who = { "", 0, 0 };
+        vlci_thread_each(context, blame, &who);
+        return vlci_fail(error, VLC_BUSY, 0, context->name,
+                         "context '%s' is closed, but %d of its threads did not end in time, so its memory stays: made by %s",
+                         context->name, atomic_load(&context->threads), who.words);
+    }
+    for (;;) {
+        vlci_lock_take(&context->leaving_lock);
+        leaving_prune(context);
+        bool left = context->leaving != NULL;
+        vlci_lock_drop(&context->leaving_lock);
+        if (!left || vlci_os_milliseconds() > deadline + 1000) return VLC_OK; /* a number that was given anew */
+        sched_yield();
+    }
+}
+
+static int finalise(vlc_context *context, int64_t deadline, vlc_error *error) {
+    int status = vlci_pool_stop(context, deadline, error);
+    if (status) return status;
+    wait_zero(&context->visits, deadline);
+    if (atomic_load(&context->visits))
+        return vlci_fail(error, VLC_BUSY, 0, context->name,
+                         "cannot close context '%s' yet: %d calls are still inside it; let them return, or close with a longer timeout",
+                         context->name, atomic_load(&context->visits));
+    if ((status = vlci_visit_enter(context, error))) return status;
+    openmp_pause(context);
+    vlci_thread_exits_run(context);
+    vlci_open_finalise(context);
+    freeres(context);
+    vlci_visit_leave(context);
+    vlci_thread_exits_drop(context);
+    vlci_key_drop_context(context);
+    atomic_store(&context->state, VLCI_ZOMBIE);
+    return VLC_OK;
+}
+
+int vlc_destroy(vlc_context *context, int timeout_ms, vlc_error *error) {
+    if (vlci_visit_is_inside(context))
+        return vlci_fail(error, VLC_MISUSE, 0, context->name,
+                         "cannot close context '%s' from inside: this thread runs in it; close it from outside", context->name);
+    if (vlci_context_is_dead(context)) return vlci_context_check_open(context, error);
+    int64_t deadline = vlci_os_milliseconds() + (timeout_ms < 0 ? CLOSE_TIMEOUT : timeout_ms);
+    int expected = VLCI_OPEN;
+    atomic_compare_exchange_strong(&context->state, &expected, VLCI_CLOSING);
+    if (atomic_exchange(&context->destroying, 1))
+        return vlci_fail(error, VLC_MISUSE, 0, context->name, "context '%s' is being closed by another thread", context->name);
+    int status = atomic_load(&context->state) == VLCI_ZOMBIE ? VLC_OK : finalise(context, deadline, error);
+    if (!status) status = wait_threads(context, deadline, error);
+    if (status) {
+        atomic_store(&context->destroying, 0);
+        return status;
+    }
+    delist(context);
+    vlci_debugger_remove(context);
+    context_free(context);
+    return VLC_OK;
+}

@@ -1,0 +1,117 @@
+/* A context: everything that belongs to it, and its life. */
+#ifndef VLCI_CONTEXT_H
+#define VLCI_CONTEXT_H
+
+#include "context/os.h"
+#include "loader/debugger.h"
+#include "loader/heap.h"
+#include "loader/image.h"
+#include "loader/scope.h"
+#include "vlcs.h"
+
+#include <locale.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+struct vlci_missing;
+struct vlci_pool;
+struct vlci_exit;
+struct vlci_atfork;
+
+enum vlci_state {
+    VLCI_OPEN,
+    VLCI_CLOSING, /* nothing enters any more */
+    VLCI_ZOMBIE,  /* finalised, but threads of it live on */
+    VLCI_DEAD     /* of another thread than the one that forked: only its name is left in the child */
+};
+
+struct vlc_context {
+    char *name;
+    unsigned number; /* never used again */
+    struct vlc_context *next, *previous; /* open contexts, newest first */
+    _Atomic(int) state, destroying;
+
+    /* loader */
+    pthread_mutex_t load_lock; /* recursive: constructors load more */
+    struct vlci_image **images;
+    size_t image_count;
+    struct vlci_image **global; /* the root's closure, and what RTLD_GLOBAL promoted */
+    size_t global_count;
+    struct vlci_image **init_order;
+    size_t init_count;
+    struct vlci_uniques uniques;
+    unsigned long long loads, unloads; /* dlpi_adds, dlpi_subs */
+    uint64_t lookups, cached;
+    char **share;
+    struct vlci_debugger_node debugger;
+    struct vlci_region thunks;
+    struct vlci_missing *missing;
+    unsigned missing_count;
+
+    /* memory */
+    struct vlci_zones zones;
+    struct vlci_heap heap;
+
+    /* threads and visits */
+    _Atomic(int) threads; /* made by its libraries and its pool, and not yet ended */
+    _Atomic(int) visits;  /* calls of other threads that are inside */
+    struct vlci_leaving *leaving; /* threads that ended for us, but maybe not yet for the kernel */
+    vlci_lock leaving_lock;
+    struct vlci_pool *pool;
+    unsigned pool_threads;
+    vlci_lock pool_lock;
+
+    /* slice */
+    vlci_lock slice_lock;
+    cpu_set_t cpus;
+
+    /* what libc keeps per process */
+    vlci_lock env_lock;
+    char **environment; /* `environ` of its libraries; may be replaced by them */
+    char **environment_own; /* the array we made last */
+    vlci_lock exit_lock;
+    struct vlci_exit *exits;
+    struct vlci_atfork *forks, *forks_last;
+    vlci_lock locale_lock;
+    locale_t locale;
+    struct vlci_locale_old *old_locales;
+    char *locale_names[13]; /* by category (LC_ALL is 6) */
+    char *locale_all;
+};
+
+/* context.c */
+bool vlci_context_visit_begins(vlc_context *context); /* false: it is closing */
+void vlci_context_visit_ended(vlc_context *context);
+bool vlci_context_thread_begins(vlc_context *context); /* counts; false: it is a zombie */
+void vlci_context_thread_ended(vlc_context *context, pid_t tid);
+unsigned vlci_context_count(void);
+int vlci_context_check_mappings(vlc_context *context, vlc_error *error); /* refuses near vm.max_map_count */
+int vlci_context_check_open(vlc_context *context, vlc_error *error);
+vlc_context *vlci_context_current(void);
+static inline bool vlci_context_is_dead(const vlc_context *context) {
+    return atomic_load_explicit(&context->state, memory_order_relaxed) == VLCI_DEAD;
+}
+
+/* visit.c */
+int vlci_visit_enter(vlc_context *context, vlc_error *error);
+void vlci_visit_leave(vlc_context *context);
+bool vlci_visit_is_inside(vlc_context *context); /* this thread is in it, at any depth, or belongs to it */
+
+/* slice.c */
+int vlci_slice_check(const char *name, const uint32_t *cpus, size_t count, cpu_set_t *set, vlc_error *error);
+void vlci_context_cpus(vlc_context *context, cpu_set_t *cpus);
+
+/* pool.c */
+int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error); /* queued tasks run first */
+void vlci_pool_free(vlc_context *context);
+
+/* overrides/env.c, overrides/locale.c, overrides/exit.c */
+int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *error);
+void vlci_env_free(vlc_context *context);
+bool vlci_context_env(vlc_context *context, const char *name, char *value, size_t capacity);
+char **vlci_context_environ(vlc_context *context);
+locale_t vlci_context_locale(vlc_context *context);
+bool vlci_locale_make(vlc_context *context);
+void vlci_locale_free(vlc_context *context);
+
+#endif

@@ -1,0 +1,78 @@
+/* fork(): the context whose thread forks lives on in the child; the others are dead there. */
+#include "context/context.h"
+#include "loader/cache.h"
+#include "loader/host.h"
+#include "loader/memory.h"
+#include "loader/search.h"
+#include "loader/thread.h"
+#include "overrides/exit.h"
+
+#include <pthread.h>
+
+extern vlci_lock vlci_contexts_lock;
+extern vlc_context *vlci_contexts;
+
+/* All locks of the loader, outer ones first, and those of the context that forks. */
+static void locks(vlc_context *current, enum vlci_fork when) {
+    vlci_lock_fork(&vlci_contexts_lock, when);
+    if (current) {
+        vlci_heap_fork(current, when);
+        vlci_lock_fork(&current->env_lock, when);
+        vlci_lock_fork(&current->exit_lock, when);
+        vlci_lock_fork(&current->locale_lock, when);
+        vlci_lock_fork(&current->slice_lock, when);
+        vlci_lock_fork(&current->leaving_lock, when);
+    }
+    vlci_host_fork(when);
+    vlci_search_fork(when);
+    vlci_cache_fork(when);
+    vlci_range_fork(when);
+    vlci_thread_fork(when);
+    vlci_memory_fork(when);
+}
+
+static void prepare(void) {
+    vlc_context *current = vlci_context_current();
+    if (current) {
+        vlci_atfork_run(current, VLCI_FORK_PREPARE);
+        pthread_mutex_lock(&current->load_lock);
+    }
+    locks(current, VLCI_FORK_PREPARE);
+}
+
+static void parent(void) {
+    vlc_context *current = vlci_context_current();
+    locks(current, VLCI_FORK_PARENT);
+    if (!current) return;
+    pthread_mutex_unlock(&current->load_lock);
+    vlci_atfork_run(current, VLCI_FORK_PARENT);
+}
+
+static int visits_of_this_thread(const vlc_context *context) {
+    int count = 0;
+    const struct vlci_thread *thread = vlci_thread_current;
+    for (const struct vlci_visit *visit = thread->visit; visit != &thread->base; visit = visit->outer)
+        count += visit->context == context;
+    return count;
+}
+
+static void child(void) {
+    vlc_context *current = vlci_context_current();
+    locks(current, VLCI_FORK_CHILD);
+    for (vlc_context *at = vlci_contexts, *next; at; at = next) {
+        next = at->next;
+        at->next = at->previous = NULL;
+        if (at != current) atomic_store(&at->state, VLCI_DEAD);
+    }
+    vlci_contexts = current;
+    if (!current) return;
+    pthread_mutex_unlock(&current->load_lock);
+    atomic_store(&current->threads, vlci_thread_current->owner == current);
+    atomic_store(&current->visits, visits_of_this_thread(current));
+    atomic_store(&current->pool_lock.state, 0);
+    current->pool = NULL; /* its threads stayed behind; the next submit makes new ones */
+    current->leaving = NULL;
+    vlci_atfork_run(current, VLCI_FORK_CHILD);
+}
+
+void vlci_fork_start(void) { pthread_atfork(prepare, parent, child); }

@@ -1,0 +1,62 @@
+/* The operating system, in one place (os_linux.c): raw system calls, /proc, /sys.
+ * Functions return -1 (or a negative errno where said) on failure; none allocates unless said. */
+#ifndef VLCI_OS_H
+#define VLCI_OS_H
+
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Most CPU numbers that a slice can name: a cpu_set_t. */
+#define VLCI_CPUS CPU_SETSIZE
+
+pid_t vlci_os_thread_id(void);
+bool vlci_os_thread_exists(pid_t tid);
+
+/* Affinity of a thread (0: this one), by system call, so never answered by a preload or by us. 0 or -errno. */
+int vlci_os_affinity_get(pid_t tid, cpu_set_t *cpus);
+int vlci_os_affinity_set(pid_t tid, const cpu_set_t *cpus);
+
+/* Nanoseconds of CPU time and context switches of a thread of this process; false when it is gone. */
+bool vlci_os_thread_usage(pid_t tid, uint64_t *cpu_time, uint64_t *voluntary, uint64_t *involuntary);
+
+/* Kernel mappings of the process now, and how many it may have. 0 when unknown. */
+size_t vlci_os_mappings(void);
+size_t vlci_os_mappings_max(void);
+
+/* Reads a whole small file into buffer (ends with NUL); its length, or -1. */
+ssize_t vlci_os_read_file(const char *path, char *buffer, size_t capacity);
+
+/* Value of a variable in the environment the process was started with; false when absent. */
+bool vlci_os_initial_env(const char *name, char *value, size_t capacity);
+
+/* Objects named in the system's list of preloads, appended to `list`, separated by spaces. */
+void vlci_os_system_preloads(char *list, size_t capacity);
+
+/* The path of an open descriptor as the kernel names it. */
+ssize_t vlci_os_descriptor_path(int fd, char *path, size_t capacity);
+
+/* True when the descriptor is a file of procfs, sysfs or a cgroup hierarchy. */
+bool vlci_os_is_kernel_file(int fd);
+
+/* Makes `fd` read `content` instead of what it was opened on, from its start; flags kept. False: unchanged. */
+bool vlci_os_substitute(int fd, const char *content, size_t length);
+
+/* Blocks all signals on this thread / restores. */
+void vlci_os_signals_block(sigset_t *saved);
+void vlci_os_signals_restore(const sigset_t *saved);
+
+/* Milliseconds of a clock that only moves forward. */
+int64_t vlci_os_milliseconds(void);
+
+/* Sleeps until *word is no longer `value` or the time is over. */
+void vlci_os_wait_word(_Atomic(int) *word, int value, int timeout_ms);
+void vlci_os_wake_word(_Atomic(int) *word);
+
+/* Writes words to the standard error, unbuffered: only for what ld.so would print too. */
+void vlci_os_complain(const char *words);
+
+#endif

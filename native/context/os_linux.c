@@ -1,0 +1,168 @@
+#include "context/os.h"
+
+#include "loader/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+/* linux/magic.h */
+#define PROC_MAGIC 0x9fa0
+#define SYSFS_MAGIC 0x62656572
+#define CGROUP_MAGIC 0x27e0eb
+#define CGROUP2_MAGIC 0x63677270
+
+void vlci_lock_wait(vlci_lock *lock) {
+    for (int spin = 0; spin < 100; spin++) { /* most sections are shorter than a system call */
+        int free = 0;
+        if (atomic_compare_exchange_weak_explicit(&lock->state, &free, 1, memory_order_acquire, memory_order_relaxed)) return;
+        __builtin_ia32_pause();
+    }
+    while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire) != 0)
+        syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+}
+
+void vlci_lock_wake(vlci_lock *lock) { syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+
+pid_t vlci_os_thread_id(void) { return (pid_t)syscall(SYS_gettid); }
+
+bool vlci_os_thread_exists(pid_t tid) { return syscall(SYS_tgkill, getpid(), tid, 0) == 0 || errno != ESRCH; }
+
+int vlci_os_affinity_get(pid_t tid, cpu_set_t *cpus) {
+    CPU_ZERO(cpus);
+    return syscall(SYS_sched_getaffinity, tid, sizeof *cpus, cpus) < 0 ? -errno : 0;
+}
+
+int vlci_os_affinity_set(pid_t tid, const cpu_set_t *cpus) {
+    return syscall(SYS_sched_setaffinity, tid, sizeof *cpus, cpus) < 0 ? -errno : 0;
+}
+
+static ssize_t read_file(const char *path, char *buffer, size_t capacity) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    size_t length = 0;
+    ssize_t got = 0;
+    while (length + 1 < capacity && (got = read(fd, buffer + length, capacity - 1 - length)) > 0) length += (size_t)got;
+    close(fd);
+    buffer[length] = 0;
+    return got < 0 ? -1 : (ssize_t)length;
+}
+
+ssize_t vlci_os_read_file(const char *path, char *buffer, size_t capacity) { return read_file(path, buffer, capacity); }
+
+static uint64_t number_after(const char *text, const char *label) {
+    const char *at = strstr(text, label);
+    return at ? strtoull(at + strlen(label), NULL, 10) : 0;
+}
+
+bool vlci_os_thread_usage(pid_t tid, uint64_t *cpu_time, uint64_t *voluntary, uint64_t *involuntary) {
+    struct timespec time;
+    clockid_t clock = (clockid_t)((~(unsigned)tid << 3) | 6); /* CPUCLOCK_SCHED of one thread: linux/posix-timers.h */
+    char path[64], text[4096];
+    if (clock_gettime(clock, &time)) return false;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)tid);
+    if (read_file(path, text, sizeof text) < 0) return false;
+    *cpu_time = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    *voluntary = number_after(text, "\nvoluntary_ctxt_switches:");
+    *involuntary = number_after(text, "\nnonvoluntary_ctxt_switches:");
+    return true;
+}
+
+size_t vlci_os_mappings(void) {
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    char buffer[16384];
+    size_t lines = 0;
+    for (ssize_t got; (got = read(fd, buffer, sizeof buffer)) > 0;)
+        for (ssize_t i = 0; i < got; i++) lines += buffer[i] == '\n';
+    close(fd);
+    return lines;
+}
+
+size_t vlci_os_mappings_max(void) {
+    char text[32];
+    return read_file("/proc/sys/vm/max_map_count", text, sizeof text) > 0 ? strtoul(text, NULL, 10) : 0;
+}
+
+bool vlci_os_initial_env(const char *name, char *value, size_t capacity) {
+    static char text[1 << 17];
+    ssize_t length = read_file("/proc/self/environ", text, sizeof text);
+    size_t name_length = strlen(name);
+    for (const char *at = text; length > 0 && at < text + length; at += strlen(at) + 1) {
+        if (strncmp(at, name, name_length) || at[name_length] != '=') continue;
+        snprintf(value, capacity, "%s", at + name_length + 1);
+        return true;
+    }
+    return false;
+}
+
+void vlci_os_system_preloads(char *list, size_t capacity) {
+    size_t length = strlen(list);
+    if (length + 2 >= capacity) return;
+    if (read_file("/etc/ld.so.preload", list + length + 1, capacity - length - 1) > 0)
+        list[length] = ' ';
+    else
+        list[length] = 0;
+}
+
+ssize_t vlci_os_descriptor_path(int fd, char *path, size_t capacity) {
+    char link[40];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, capacity - 1);
+    path[length > 0 ? length : 0] = 0;
+    return length;
+}
+
+bool vlci_os_is_kernel_file(int fd) {
+    struct statfs fs;
+    if (fstatfs(fd, &fs)) return false;
+    return fs.f_type == PROC_MAGIC || fs.f_type == SYSFS_MAGIC || fs.f_type == CGROUP_MAGIC || fs.f_type == CGROUP2_MAGIC;
+}
+
+bool vlci_os_substitute(int fd, const char *content, size_t length) {
+    int made = memfd_create("vlcs", MFD_CLOEXEC), flags = fcntl(fd, F_GETFD);
+    bool done = made >= 0 && flags >= 0 && write(made, content, length) == (ssize_t)length && lseek(made, 0, SEEK_SET) == 0 &&
+                dup3(made, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) >= 0;
+    if (made >= 0) close(made);
+    return done;
+}
+
+void vlci_os_signals_block(sigset_t *saved) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, saved);
+}
+
+void vlci_os_signals_restore(const sigset_t *saved) { pthread_sigmask(SIG_SETMASK, saved, NULL); }
+
+int64_t vlci_os_milliseconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000ll + time.tv_nsec / 1000000;
+}
+
+void vlci_os_wait_word(_Atomic(int) *word, int value, int timeout_ms) {
+    struct timespec time = { timeout_ms / 1000, timeout_ms % 1000 * 1000000l };
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout_ms < 0 ? NULL : &time, NULL, 0);
+}
+
+void vlci_os_wake_word(_Atomic(int) *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
+
+void vlci_os_complain(const char *words) {
+    size_t length = strlen(words);
+    while (length) {
+        ssize_t wrote = write(STDERR_FILENO, words, length);
+        if (wrote <= 0) return;
+        words += wrote;
+        length -= (size_t)wrote;
+    }
+}

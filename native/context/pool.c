@@ -1,0 +1,207 @@
+/* A context's own threads, for vlc_submit: made on first use, pinned, each with a queue of its own beside the
+ * common one. */
+#include "context/context.h"
+#include "loader/error.h"
+#include "loader/thread.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct vlc_task {
+    struct vlc_task *next;
+    struct vlci_pool *pool;
+    vlc_function function;
+    void *argument, *result;
+    bool awaited, done;
+};
+
+struct queue {
+    struct vlc_task *first, **last;
+};
+
+struct vlci_pool {
+    vlc_context *context;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    struct queue common;
+    unsigned unfinished; /* tasks queued or running */
+    bool stop;
+    unsigned count;
+    struct worker {
+        struct vlci_pool *pool;
+        pthread_t handle;
+        struct queue own;
+        bool made, joined;
+    } workers[];
+};
+
+static void queue_put(struct queue *queue, struct vlc_task *task) {
+    task->next = NULL;
+    *queue->last = task;
+    queue->last = &task->next;
+}
+
+static struct vlc_task *queue_take(struct queue *queue) {
+    struct vlc_task *task = queue->first;
+    if (task && !(queue->first = task->next)) queue->last = &queue->first;
+    return task;
+}
+
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    struct vlci_pool *pool = worker->pool;
+    char name[16];
+    snprintf(name, sizeof name, "vlc:%s", pool->context->name);
+    pthread_setname_np(pthread_self(), name);
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        struct vlc_task *task = queue_take(&worker->own);
+        if (!task) task = queue_take(&pool->common);
+        if (!task) {
+            if (pool->stop) break;
+            pthread_cond_wait(&pool->work, &pool->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&pool->lock);
+        task->result = task->function(task->argument);
+        pthread_mutex_lock(&pool->lock);
+        pool->unfinished--;
+        task->done = true;
+        if (!task->awaited) free(task);
+        pthread_cond_broadcast(&pool->done);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+static struct vlci_pool *pool_make(vlc_context *context) {
+    unsigned count = context->pool_threads;
+    struct vlci_pool *pool = calloc(1, sizeof *pool + count * sizeof *pool->workers);
+    if (!pool) return NULL;
+    pool->context = context;
+    pool->count = count;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->work, NULL);
+    pthread_cond_init(&pool->done, NULL);
+    pool->common.last = &pool->common.first;
+    for (unsigned i = 0; i < count; i++) {
+        pool->workers[i].pool = pool;
+        pool->workers[i].own.last = &pool->workers[i].own.first;
+    }
+    return pool;
+}
+
+/* Makes the threads that are missing. */
+static int pool_start(struct vlci_pool *pool, vlc_error *error) {
+    for (unsigned i = 0; i < pool->count; i++) {
+        struct worker *worker = &pool->workers[i];
+        if (worker->made) continue;
+        int failed = vlci_thread_create(pool->context, &worker->handle, NULL, work, worker);
+        if (failed)
+            return vlci_fail(error, VLC_SYSTEM, failed, pool->context->name,
+                             "cannot make thread %u of %u for context '%s': %s; see `ulimit -u` and the cgroup's pids.max", i + 1,
+                             pool->count, pool->context->name, strerror(failed));
+        worker->made = true;
+    }
+    return VLC_OK;
+}
+
+static int submit(vlc_context *context, int thread, vlc_function function, void *argument, vlc_task **task, vlc_error *error) {
+    if (!function)
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name, "cannot submit NULL to context '%s'; give a function", context->name);
+    if (thread >= (int)context->pool_threads)
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
+                         "cannot submit to thread %d of context '%s': it has %u, numbered from 0", thread, context->name,
+                         context->pool_threads);
+    struct vlc_task *made = calloc(1, sizeof *made);
+    if (!made) return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot submit to context '%s': out of memory", context->name);
+    *made = (struct vlc_task){ .function = function, .argument = argument, .awaited = task != NULL };
+    VLCI_HOLD(&context->pool_lock);
+    int status = vlci_context_check_open(context, error);
+    if (!status && !context->pool && !(context->pool = pool_make(context)))
+        status = vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot submit to context '%s': out of memory", context->name);
+    if (!status) status = pool_start(context->pool, error);
+    if (status) {
+        free(made);
+        return status;
+    }
+    struct vlci_pool *pool = made->pool = context->pool;
+    pthread_mutex_lock(&pool->lock);
+    queue_put(thread < 0 ? &pool->common : &pool->workers[thread].own, made);
+    pool->unfinished++;
+    pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->lock);
+    if (task) *task = made;
+    return VLC_OK;
+}
+
+int vlc_submit(vlc_context *context, vlc_function function, void *argument, vlc_task **task, vlc_error *error) {
+    return submit(context, -1, function, argument, task, error);
+}
+
+int vlc_submit_on(vlc_context *context, uint32_t thread, vlc_function function, void *argument, vlc_task **task, vlc_error *error) {
+    return submit(context, thread > INT32_MAX ? INT32_MAX : (int)thread, function, argument, task, error);
+}
+
+int vlc_wait(vlc_task *task, void **result, vlc_error *error) {
+    struct vlci_pool *pool = task->pool;
+    const struct vlci_thread *self = vlci_thread_current;
+    if (self && self->owner == pool->context && self->start == (void *)work)
+        return vlci_fail(error, VLC_MISUSE, 0, pool->context->name,
+                         "cannot wait for a task of context '%s' on a thread of its own pool: it would wait for itself",
+                         pool->context->name);
+    pthread_mutex_lock(&pool->lock);
+    while (!task->done) pthread_cond_wait(&pool->done, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    if (result) *result = task->result;
+    free(task);
+    return VLC_OK;
+}
+
+static bool join_until(pthread_t handle, int64_t deadline) {
+    int64_t left = deadline - vlci_os_milliseconds();
+    if (left < 0) left = 0;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += left / 1000;
+    until.tv_nsec += left % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    return pthread_timedjoin_np(handle, NULL, &until) == 0;
+}
+
+int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error) {
+    struct vlci_pool *pool = context->pool;
+    if (!pool) return VLC_OK;
+    pthread_mutex_lock(&pool->lock);
+    pool->stop = true;
+    pthread_cond_broadcast(&pool->work);
+    unsigned unfinished = pool->unfinished;
+    pthread_mutex_unlock(&pool->lock);
+    for (unsigned i = 0; i < pool->count; i++) {
+        struct worker *worker = &pool->workers[i];
+        if (!worker->made || worker->joined) continue;
+        if (!join_until(worker->handle, deadline))
+            return vlci_fail(error, VLC_BUSY, 0, context->name,
+                             "cannot close context '%s' yet: %u of its tasks did not end in time; wait for them, or close with a "
+                             "longer timeout",
+                             context->name, unfinished);
+        worker->joined = true;
+    }
+    return VLC_OK;
+}
+
+void vlci_pool_free(vlc_context *context) {
+    struct vlci_pool *pool = context->pool;
+    if (!pool) return;
+    pthread_mutex_destroy(&pool->lock);
+    pthread_cond_destroy(&pool->work);
+    pthread_cond_destroy(&pool->done);
+    free(pool);
+    context->pool = NULL;
+}

@@ -1,0 +1,80 @@
+/* Figures of a context and of the process. */
+#include "context/context.h"
+#include "loader/error.h"
+#include "loader/key.h"
+#include "loader/thread.h"
+#include "loader/tls.h"
+
+#include <string.h>
+
+struct thread_list {
+    int32_t *ids;
+    size_t count, capacity;
+};
+
+static void list_thread(struct vlci_thread *thread, void *argument) {
+    struct thread_list *list = argument;
+    if (list->count < list->capacity) list->ids[list->count] = thread->tid;
+    list->count++;
+}
+
+size_t vlc_threads(vlc_context *context, int32_t *ids, size_t capacity) {
+    struct thread_list list = { ids, 0, capacity };
+    vlci_thread_each(context, list_thread, &list);
+    return list.count;
+}
+
+const char *vlc_library_path(vlc_context *context, size_t index) {
+    pthread_mutex_lock(&context->load_lock);
+    const char *path = index < context->image_count ? context->images[index]->path : NULL;
+    pthread_mutex_unlock(&context->load_lock);
+    return path;
+}
+
+static void add_usage(struct vlci_thread *thread, void *argument) {
+    vlc_stats *stats = argument;
+    uint64_t time, voluntary, involuntary;
+    stats->threads++;
+    if (!vlci_os_thread_usage(thread->tid, &time, &voluntary, &involuntary)) return;
+    stats->cpu_time += time;
+    stats->voluntary_switches += voluntary;
+    stats->involuntary_switches += involuntary;
+}
+
+static bool size_is_known(uint32_t size, size_t least) { return size >= least && size <= 4096; }
+
+int vlc_get_stats(vlc_context *context, vlc_stats *stats, vlc_error *error) {
+    if (!size_is_known(stats->size, sizeof stats->size))
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_stats", "the record's size is %u; set it with VLC_STATS_INIT", stats->size);
+    vlc_stats now = VLC_STATS_INIT;
+    vlci_thread_each(context, add_usage, &now);
+    now.visitors = (uint32_t)atomic_load(&context->visits);
+    now.heap_bytes = atomic_load(&context->heap.heap_bytes);
+    now.mapped_bytes = atomic_load(&context->heap.mapped_bytes);
+    now.lookups = context->lookups;
+    now.cached = context->cached;
+    now.keys = vlci_key_count(context);
+    pthread_mutex_lock(&context->load_lock);
+    now.libraries = (uint32_t)context->image_count;
+    for (size_t i = 0; i < context->image_count; i++) {
+        const struct vlci_image *image = context->images[i];
+        now.library_bytes += image->region.length;
+        if (image->tls.is_static) now.static_tls_bytes += image->tls.size;
+    }
+    pthread_mutex_unlock(&context->load_lock);
+    uint32_t size = stats->size;
+    memcpy(stats, &now, size < sizeof now ? size : sizeof now);
+    stats->size = size;
+    return VLC_OK;
+}
+
+int vlc_get_limits(vlc_limits *limits, vlc_error *error) {
+    if (!size_is_known(limits->size, sizeof limits->size))
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_limits", "the record's size is %u; set it to sizeof(vlc_limits)", limits->size);
+    vlc_limits now = { sizeof now, vlci_context_count(), vlci_tls_pool_size(), vlci_tls_pool_used(), vlci_os_mappings(),
+                       vlci_os_mappings_max() };
+    uint32_t size = limits->size;
+    memcpy(limits, &now, size < sizeof now ? size : sizeof now);
+    limits->size = size;
+    return VLC_OK;
+}

@@ -1,0 +1,111 @@
+/* Entering and leaving a context: what a thread takes on and gets back. */
+#include "context/context.h"
+#include "loader/error.h"
+#include "loader/memory.h"
+#include "loader/thread.h"
+
+#include <errno.h>
+
+bool vlci_visit_is_inside(vlc_context *context) {
+    const struct vlci_thread *thread = vlci_thread_current;
+    if (!thread) return false;
+    for (const struct vlci_visit *visit = thread->visit; visit; visit = visit->outer)
+        if (visit->context == context) return true;
+    return false;
+}
+
+vlc_context *vlci_context_current(void) {
+    const struct vlci_thread *thread = vlci_thread_current;
+    return thread ? thread->visit->context : NULL;
+}
+
+static struct vlci_visit *visit_take(struct vlci_thread *thread) {
+    struct vlci_visit *visit = thread->spare;
+    if (!visit) return vlci_memory_take(sizeof *visit);
+    thread->spare = visit->outer;
+    return visit;
+}
+
+static void visit_give(struct vlci_thread *thread, struct vlci_visit *visit) {
+    visit->outer = thread->spare;
+    thread->spare = visit;
+}
+
+int vlci_visit_enter(vlc_context *context, vlc_error *error) {
+    struct vlci_thread *thread = vlci_thread_self();
+    struct vlci_visit *visit = thread ? visit_take(thread) : NULL;
+    if (!visit) return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot enter context '%s': out of memory", context->name);
+    visit->outer = thread->visit;
+    visit->context = context;
+    visit->depth = 0;
+    visit->moved = false;
+    cpu_set_t slice, outside;
+    vlci_context_cpus(context, &slice);
+    if (!vlci_os_affinity_get(0, &visit->cpus)) {
+        CPU_XOR(&outside, &visit->cpus, &slice);
+        CPU_AND(&outside, &outside, &visit->cpus);
+        /* a mask that lies within the slice is somebody's choice, and stays */
+        if (CPU_COUNT(&outside)) visit->moved = !vlci_os_affinity_set(0, &slice);
+    }
+    vlci_arch_float_save(&visit->float_state);
+    visit->locale = uselocale(context->locale);
+    thread->visit = visit;
+    return VLC_OK;
+}
+
+void vlci_visit_leave(vlc_context *context) {
+    struct vlci_thread *thread = vlci_thread_current;
+    struct vlci_visit *visit = thread->visit;
+    (void)context;
+    int saved = errno;
+    thread->visit = visit->outer;
+    uselocale(visit->locale);
+    vlci_arch_float_restore(&visit->float_state);
+    if (visit->moved) vlci_os_affinity_set(0, &visit->cpus);
+    visit_give(thread, visit);
+    errno = saved;
+}
+
+int vlc_enter(vlc_context *context, vlc_error *error) {
+    struct vlci_thread *thread = vlci_thread_current;
+    if (thread && thread->visit->context == context) { /* already inside: nothing to change */
+        thread->visit->depth++;
+        return VLC_OK;
+    }
+    int status = vlci_context_check_open(context, error);
+    if (status) return status;
+    if (!vlci_context_visit_begins(context)) return vlci_context_check_open(context, error);
+    status = vlci_visit_enter(context, error);
+    if (status) vlci_context_visit_ended(context);
+    return status;
+}
+
+int vlc_leave(vlc_context *context, vlc_error *error) {
+    struct vlci_thread *thread = vlci_thread_current;
+    if (!thread || thread->visit->context != context)
+        return vlci_fail(error, VLC_MISUSE, 0, context->name,
+                         "cannot leave context '%s': this thread is inside %s%s; leave in the reverse order of entering",
+                         context->name, thread && thread->visit->context ? "context " : "no context",
+                         thread && thread->visit->context ? thread->visit->context->name : "");
+    if (thread->visit->depth) {
+        thread->visit->depth--;
+        return VLC_OK;
+    }
+    if (thread->visit == &thread->base)
+        return vlci_fail(error, VLC_MISUSE, 0, context->name,
+                         "cannot leave context '%s': this thread was made by it and did not enter", context->name);
+    vlci_visit_leave(context);
+    vlci_context_visit_ended(context);
+    return VLC_OK;
+}
+
+int vlc_run(vlc_context *context, vlc_function function, void *argument, void **result, vlc_error *error) {
+    if (!function)
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name, "cannot run NULL in context '%s'; give a function", context->name);
+    int status = vlc_enter(context, error);
+    if (status) return status;
+    void *value = function(argument);
+    status = vlc_leave(context, error);
+    if (!status && result) *result = value;
+    return status;
+}

@@ -1,0 +1,201 @@
+/* vlcs.h: Virtual Library Contexts, the C ABI.
+ *
+ * A context is a part of this process with private copies of unmodified shared
+ * libraries and a slice of the machine's CPUs. This header is the contract; the
+ * Python package stands on the same functions.
+ *
+ * Three numbers, not to be confused:
+ *   - VLC_ABI_VERSION: may this header call that libvlcs.so? Both must be equal
+ *     (vlc_abi_version()). It moves when a function or a record changes meaning.
+ *   - the `size` member of each record: which members the caller knows. A newer
+ *     library reads only those; members are only ever appended.
+ *   - the package's version: what a person installs. It says nothing here.
+ *
+ * Common rules.
+ *   - Every function that can fail returns a vlc_status and, where `error` is not
+ *     NULL, fills *error. Output arguments are written only on VLC_OK.
+ *   - A call that fails has changed nothing, unless its comment says otherwise.
+ *   - Nothing here prints, exits, aborts or keeps a "last error".
+ *   - All functions may be called from any thread, those of one context at once too.
+ *   - Strings are UTF-8, end with NUL, and are copied; the caller keeps its own.
+ */
+#ifndef VLCS_H
+#define VLCS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VLC_ABI_VERSION 1u
+
+#if defined(VLC_BUILDING)
+#define VLC_API __attribute__((visibility("default")))
+#else
+#define VLC_API
+#endif
+
+typedef struct vlc_context vlc_context; /* a context: from vlc_create to vlc_destroy */
+typedef struct vlc_library vlc_library; /* a library loaded in a context; lives as long as it */
+typedef struct vlc_task vlc_task;       /* work handed to a context: from vlc_submit to vlc_wait */
+
+/* What went wrong, divided by whose fault it is. */
+typedef enum vlc_status {
+    VLC_OK = 0,
+    VLC_BAD_ARGUMENT = 1, /* the caller's value is wrong: unknown CPU, name used twice ... */
+    VLC_MISUSE = 2,       /* the value is right, the moment is not: a closed context ... */
+    VLC_LOAD_FAILED = 3,  /* a library, symbol or version is missing, damaged or foreign */
+    VLC_LIMIT = 4,        /* something countable ran out: static TLS, mappings, addresses */
+    VLC_SYSTEM = 5,       /* the operating system refused; os_error says why */
+    VLC_BUSY = 6,         /* threads or calls of the context did not end in time */
+    VLC_BUG = 7           /* ours: please report it with the message */
+} vlc_status;
+
+/* Filled on failure. `message` says what could not be done, to what, why, and the cure. */
+typedef struct vlc_error {
+    uint32_t size;     /* sizeof(vlc_error), set by the caller: VLC_ERROR_INIT */
+    int32_t status;    /* a vlc_status */
+    int32_t os_error;  /* errno of the system's refusal, else 0 */
+    char subject[244]; /* the thing at fault: a path, a symbol, a CPU list; may be cut */
+    char message[768];
+} vlc_error;
+
+#define VLC_ERROR_INIT { sizeof(vlc_error), VLC_OK, 0, "", "" }
+
+/* What vlc_create is asked for. Zero means the default for every member. */
+typedef struct vlc_spec {
+    uint32_t size;            /* sizeof(vlc_spec): VLC_SPEC_INIT */
+    uint32_t threads;         /* threads of the pool behind vlc_submit; 0 means 1. Made on first use */
+    const char *name;         /* unique among open contexts; NULL: a name is made ("vlc-1") */
+    const uint32_t *cpus;     /* CPU numbers of the slice; NULL: all that the process may use */
+    size_t cpu_count;
+    const char *const *env;   /* "NAME=value" sets, "NAME" removes; ends with NULL; may be NULL */
+    const char *const *share; /* sonames that bind to the host's copy ("libcuda.so.1"); ends with NULL */
+} vlc_spec;
+
+#define VLC_SPEC_INIT { sizeof(vlc_spec), 0, NULL, NULL, 0, NULL, NULL }
+
+/* Figures of a context at one moment. Times in nanoseconds, memory in bytes. */
+typedef struct vlc_stats {
+    uint32_t size;              /* sizeof(vlc_stats): VLC_STATS_INIT */
+    uint32_t threads;           /* threads that belong to the context and live now */
+    uint32_t visitors;          /* calls of other threads that are inside now */
+    uint32_t libraries;         /* private libraries loaded */
+    uint64_t cpu_time;          /* used by the context's living threads */
+    uint64_t voluntary_switches;   /* context switches of those threads */
+    uint64_t involuntary_switches;
+    uint64_t heap_bytes;        /* mapped for the context's malloc */
+    uint64_t mapped_bytes;      /* anonymous and file mappings made by its libraries */
+    uint64_t library_bytes;     /* address space of its libraries (text is shared with the host) */
+    uint64_t static_tls_bytes;  /* initial-exec slots taken from the pool */
+    uint64_t lookups;           /* symbols looked up; `cached` more came from the cache */
+    uint64_t cached;
+    uint32_t keys;              /* pthread keys in use */
+    uint32_t reserved;
+} vlc_stats;
+
+#define VLC_STATS_INIT { sizeof(vlc_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Figures of the whole process. */
+typedef struct vlc_limits {
+    uint32_t size;             /* sizeof(vlc_limits) */
+    uint32_t contexts;         /* open now */
+    uint64_t static_tls_total; /* bytes of the initial-exec pool (large under `vlcs run`) */
+    uint64_t static_tls_used;
+    uint64_t mappings;         /* kernel mappings of the process now */
+    uint64_t mappings_max;     /* vm.max_map_count */
+} vlc_limits;
+
+typedef void *(*vlc_function)(void *argument);
+
+/* VLC_ABI_VERSION of the library that runs. */
+VLC_API uint32_t vlc_abi_version(void);
+
+/* The name of a status, "VLC_LOAD_FAILED"; static storage; "unknown" for other numbers. */
+VLC_API const char *vlc_status_name(int status);
+
+/* Makes a context. It has no library and no thread yet. *context is the caller's, to be
+ * given to vlc_destroy; those still open at exit() are closed then, in reverse order.
+ * Fails: VLC_BAD_ARGUMENT (name used by an open context; a CPU that the process may not
+ * use; an empty list), VLC_LIMIT, VLC_SYSTEM. Nothing is left behind. */
+VLC_API int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error);
+
+/* Loads `file` (a path, or a soname that is searched as dlopen does) and what it needs,
+ * private to the context; constructors run on this thread, inside the context. `flags`
+ * are dlopen's. The first library loaded is the root: its symbols and its dependencies'
+ * are the context's global scope. Loading what is loaded gives the same library.
+ * Fails: VLC_LOAD_FAILED, VLC_LIMIT, VLC_SYSTEM, VLC_MISUSE (closed). What was loaded by
+ * a failed call is gone again. */
+VLC_API int vlc_load(vlc_context *context, const char *file, int flags, vlc_library **library, vlc_error *error);
+
+/* Address of a function or datum: of `library` and its dependencies, or, where it is
+ * NULL, of the context's global scope. Valid until vlc_destroy.
+ * Calling a function by its address from outside vlc_run or vlc_enter works, but runs
+ * on the CPUs and in the locale of the caller. Fails: VLC_LOAD_FAILED, VLC_MISUSE. */
+VLC_API int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, void **address,
+                       vlc_error *error);
+
+/* Runs function(argument) on this thread inside the context and stores what it returns.
+ * While inside, the thread has the slice's CPUs, and the context's locale; both come
+ * back afterwards. A function from vlc_symbol uses the context's libraries. A function
+ * of the host gets only the slice: its own calls go through the host's links.
+ * An exception or longjmp out of `function` is the caller's error. Fails: VLC_MISUSE. */
+VLC_API int vlc_run(vlc_context *context, vlc_function function, void *argument, void **result, vlc_error *error);
+
+/* Enters the context on this thread until vlc_leave, to make many calls at the price of
+ * one change of CPUs. Nests, also across contexts, strictly first in, last out. */
+VLC_API int vlc_enter(vlc_context *context, vlc_error *error);
+VLC_API int vlc_leave(vlc_context *context, vlc_error *error);
+
+/* Queues function(argument) for the context's own threads, in order of arrival. *task is
+ * the caller's, to be given to vlc_wait once; `task` may be NULL: nobody will wait.
+ * Fails: VLC_MISUSE, VLC_SYSTEM (no thread could be made). */
+VLC_API int vlc_submit(vlc_context *context, vlc_function function, void *argument, vlc_task **task,
+                       vlc_error *error);
+
+/* As vlc_submit, on thread `thread` of the pool (from 0): for libraries whose handles belong
+ * to the thread that made them. Fails also: VLC_BAD_ARGUMENT (there is no such thread). */
+VLC_API int vlc_submit_on(vlc_context *context, uint32_t thread, vlc_function function, void *argument,
+                          vlc_task **task, vlc_error *error);
+
+/* Waits until the task has run, stores its result and frees it. On a thread of that
+ * pool itself: VLC_MISUSE (it would wait for itself), and the task stays valid. */
+VLC_API int vlc_wait(vlc_task *task, void **result, vlc_error *error);
+
+/* Gives the context other CPUs: all its threads move, and what it tells its libraries
+ * changes. Threads that are visiting move when they next enter. A library that sized its
+ * pool before keeps its number of threads. Fails as vlc_create does. */
+VLC_API int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t cpu_count, vlc_error *error);
+
+/* The slice: writes up to `capacity` CPU numbers in ascending order; returns how many there are. */
+VLC_API size_t vlc_cpus(vlc_context *context, uint32_t *cpus, size_t capacity);
+
+/* Thread ids (gettid) of the context's living threads; as vlc_cpus. */
+VLC_API size_t vlc_threads(vlc_context *context, int32_t *ids, size_t capacity);
+
+/* Path of the context's i-th library in order of loading, valid until vlc_destroy; NULL past the end. */
+VLC_API const char *vlc_library_path(vlc_context *context, size_t index);
+
+VLC_API int vlc_get_stats(vlc_context *context, vlc_stats *stats, vlc_error *error);
+VLC_API int vlc_get_limits(vlc_limits *limits, vlc_error *error);
+
+/* The name given to vlc_create; valid until vlc_destroy. */
+VLC_API const char *vlc_name(vlc_context *context);
+
+/* The context whose library holds the address, or that the calling thread is inside of
+ * where `address` is NULL; NULL: the host. */
+VLC_API vlc_context *vlc_context_of(const void *address);
+
+/* Ends a context: no new calls enter, queued tasks run, its threads end, exit handlers
+ * and destructors of its libraries run on this thread, and everything it had is unmapped.
+ * Waits up to `timeout_ms` (negative: 5 s) for its calls and threads. On VLC_BUSY the
+ * message names what still runs; the context is closed for good and keeps its memory;
+ * vlc_destroy may be called again. Fails also: VLC_MISUSE (from inside the context). */
+VLC_API int vlc_destroy(vlc_context *context, int timeout_ms, vlc_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

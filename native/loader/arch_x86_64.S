@@ -1,0 +1,182 @@
+/* Entry points with calling conventions of their own, and the thunks. */
+#include "loader/arch.h"
+
+    .text
+
+/* TLS descriptors: the descriptor in %rax, the offset from the thread pointer returned in %rax, every
+ * other register kept (psABI, "TLS descriptors"). */
+    .globl vlci_tlsdesc_static
+    .hidden vlci_tlsdesc_static
+    .type vlci_tlsdesc_static, @function
+vlci_tlsdesc_static:
+    .cfi_startproc
+    endbr64
+    mov 8(%rax), %rax
+    ret
+    .cfi_endproc
+    .size vlci_tlsdesc_static, . - vlci_tlsdesc_static
+
+    .globl vlci_tlsdesc_undefined
+    .hidden vlci_tlsdesc_undefined
+    .type vlci_tlsdesc_undefined, @function
+vlci_tlsdesc_undefined:
+    .cfi_startproc
+    endbr64
+    mov 8(%rax), %rax
+    sub %fs:0, %rax
+    ret
+    .cfi_endproc
+    .size vlci_tlsdesc_undefined, . - vlci_tlsdesc_undefined
+
+/* The fast path of vlci_tls_address touches only integer registers, but the first touch of a block calls
+ * into C: all vector state is saved by xsave (components x87, SSE, AVX, AVX-512, AMX tiles excluded: 0xee). */
+    .globl vlci_tlsdesc_dynamic
+    .hidden vlci_tlsdesc_dynamic
+    .type vlci_tlsdesc_dynamic, @function
+vlci_tlsdesc_dynamic:
+    .cfi_startproc
+    endbr64
+    push %rbp
+    .cfi_def_cfa_offset 16
+    .cfi_offset %rbp, -16
+    mov %rsp, %rbp
+    .cfi_def_cfa_register %rbp
+    push %rdi
+    push %rsi
+    push %rdx
+    push %rcx
+    push %r8
+    push %r9
+    push %r10
+    push %r11
+    push %rbx
+    mov 8(%rax), %rdi
+    mov %rsp, %rbx
+    sub $4096, %rsp
+    and $-64, %rsp
+    xor %edx, %edx
+    mov %rdx, 512(%rsp) /* the xsave header must be zero */
+    mov %rdx, 520(%rsp)
+    mov %rdx, 528(%rsp)
+    mov %rdx, 536(%rsp)
+    mov %rdx, 544(%rsp)
+    mov %rdx, 552(%rsp)
+    mov %rdx, 560(%rsp)
+    mov %rdx, 568(%rsp)
+    mov $0xee, %eax
+    xsave (%rsp)
+    call vlci_tlsdesc_offset
+    mov %rax, %rcx
+    mov $0xee, %eax
+    xor %edx, %edx
+    xrstor (%rsp)
+    mov %rcx, %rax
+    mov %rbx, %rsp
+    pop %rbx
+    pop %r11
+    pop %r10
+    pop %r9
+    pop %r8
+    pop %rcx
+    pop %rdx
+    pop %rsi
+    pop %rdi
+    pop %rbp
+    .cfi_def_cfa %rsp, 8
+    ret
+    .cfi_endproc
+    .size vlci_tlsdesc_dynamic, . - vlci_tlsdesc_dynamic
+
+/* Functions with six register arguments: the thunk leaves the context in %r11, and it becomes the seventh. */
+    .macro SEVENTH name, function
+    .globl \name
+    .hidden \name
+    .type \name, @function
+\name:
+    .cfi_startproc
+    endbr64
+    push %r11
+    .cfi_adjust_cfa_offset 8
+    call \function
+    pop %r11
+    .cfi_adjust_cfa_offset -8
+    ret
+    .cfi_endproc
+    .size \name, . - \name
+    .endm
+    SEVENTH vlci_mmap_entry, vlci_mmap
+
+/* syscall(2): only two numbers are ours; the rest must reach libc with its stack untouched (vfork, clone). */
+    .globl vlci_syscall_entry
+    .hidden vlci_syscall_entry
+    .type vlci_syscall_entry, @function
+vlci_syscall_entry:
+    .cfi_startproc
+    endbr64
+    cmp $203, %rdi /* sched_setaffinity */
+    je 1f
+    cmp $204, %rdi /* sched_getaffinity */
+    je 1f
+    jmp *vlci_host_syscall(%rip)
+1:  mov %r11, %r8
+    jmp vlci_syscall_affinity
+    .cfi_endproc
+    .size vlci_syscall_entry, . - vlci_syscall_entry
+
+/* The thunks: page-aligned, position-independent against the data page behind them, so that mapping these
+ * pages again beside other data makes another context's. Nothing is written to code. */
+    .section .text.vlci_thunks, "ax", @progbits
+    .balign 4096
+    .globl vlci_thunk_code
+    .hidden vlci_thunk_code
+vlci_thunk_code:
+    .set data, vlci_thunk_code + VLCI_THUNK_CODE
+    .set row, 0
+
+    .macro THUNK register
+    .balign VLCI_THUNK_SIZE
+    .cfi_startproc
+    endbr64
+    mov data(%rip), \register
+    jmp *data + 16 + row * 8(%rip)
+    .cfi_endproc
+    .set row, row + 1
+    .endm
+    .macro NO_THUNK
+    .balign VLCI_THUNK_SIZE
+    int3
+    .set row, row + 1
+    .endm
+
+#define CONTEXT_AFTER_0 THUNK %rdi
+#define CONTEXT_AFTER_1 THUNK %rsi
+#define CONTEXT_AFTER_2 THUNK %rdx
+#define CONTEXT_AFTER_3 THUNK %rcx
+#define CONTEXT_AFTER_4 THUNK %r8
+#define CONTEXT_AFTER_5 THUNK %r9
+#define CONTEXT_IN_SCRATCH THUNK %r11
+#define NO_CONTEXT NO_THUNK
+#define DATUM NO_THUNK
+#define OVERRIDE(name, function, how, group) how;
+#include "overrides/overrides.def"
+    .balign VLCI_THUNK_SIZE
+
+/* Functions that could not be found (RTLD_LAZY): each has an entry that knows its number. */
+    .globl vlci_thunk_missing
+    .hidden vlci_thunk_missing
+vlci_thunk_missing:
+    .set number, 0
+    .rept VLCI_THUNK_MISSING
+    .balign VLCI_THUNK_SIZE
+    .cfi_startproc
+    endbr64
+    mov data(%rip), %rdi
+    mov $number, %esi
+    jmp *data + 8(%rip)
+    .cfi_endproc
+    .set number, number + 1
+    .endr
+    .balign VLCI_THUNK_SIZE
+    .org vlci_thunk_code + VLCI_THUNK_CODE /* an error here: the rows outgrew it */
+
+    .section .note.GNU-stack, "", @progbits

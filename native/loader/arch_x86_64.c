@@ -1,0 +1,78 @@
+#include "loader/arch.h"
+#include "loader/tls.h"
+
+#include <cpuid.h>
+
+/* Since binutils 2.36 / glibc 2.31 these are in elf.h under the same numbers; psABI, table 4.10. */
+#define R_TLSDESC 36
+
+enum vlci_relocation vlci_arch_relocation(uint32_t type) {
+    switch (type) {
+    case R_X86_64_NONE: return VLCI_RELOCATE_NOTHING;
+    case R_X86_64_RELATIVE: return VLCI_RELOCATE_RELATIVE;
+    case R_X86_64_IRELATIVE: return VLCI_RELOCATE_INDIRECT;
+    case R_X86_64_64: return VLCI_RELOCATE_ADDRESS;
+    case R_X86_64_JUMP_SLOT: return VLCI_RELOCATE_FUNCTION;
+    case R_X86_64_GLOB_DAT: return VLCI_RELOCATE_DATA;
+    case R_X86_64_DTPMOD64: return VLCI_RELOCATE_TLS_MODULE;
+    case R_X86_64_DTPOFF64: return VLCI_RELOCATE_TLS_OFFSET;
+    case R_X86_64_TPOFF64: return VLCI_RELOCATE_TLS_STATIC;
+    case R_TLSDESC: return VLCI_RELOCATE_TLS_DESCRIPTOR;
+    default: return VLCI_RELOCATE_UNKNOWN;
+    }
+}
+
+void vlci_tlsdesc_static(void); /* arch_x86_64.S */
+void vlci_tlsdesc_dynamic(void);
+void vlci_tlsdesc_undefined(void);
+
+void vlci_arch_tlsdesc_static(uintptr_t descriptor[2], ptrdiff_t offset) {
+    descriptor[0] = (uintptr_t)vlci_tlsdesc_static;
+    descriptor[1] = offset;
+}
+
+void vlci_arch_tlsdesc_dynamic(uintptr_t descriptor[2], const void *argument) {
+    descriptor[0] = (uintptr_t)vlci_tlsdesc_dynamic;
+    descriptor[1] = (uintptr_t)argument;
+}
+
+void vlci_arch_tlsdesc_undefined(uintptr_t descriptor[2], ptrdiff_t addend) {
+    descriptor[0] = (uintptr_t)vlci_tlsdesc_undefined;
+    descriptor[1] = addend;
+}
+
+/* Called by vlci_tlsdesc_dynamic, which has saved every register. */
+ptrdiff_t vlci_tlsdesc_offset(struct vlci_tls_index *index) {
+    return (char *)vlci_tls_address(index) - vlci_arch_thread_pointer();
+}
+
+void vlci_arch_float_save(struct vlci_float_state *state) {
+    uint16_t x87;
+    __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(state->vector), "=m"(x87));
+    state->x87 = x87;
+}
+
+void vlci_arch_float_restore(const struct vlci_float_state *state) {
+    struct vlci_float_state now;
+    vlci_arch_float_save(&now);
+    uint16_t x87 = state->x87;
+    uint32_t flags = now.vector & 0x3f; /* sticky exception flags stay */
+    uint32_t vector = (state->vector & ~0x3fu) | flags;
+    if (now.vector != vector) __asm__ volatile("ldmxcsr %0" : : "m"(vector));
+    if (now.x87 != state->x87) __asm__ volatile("fldcw %0" : : "m"(x87));
+}
+
+int vlci_arch_level(void) {
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt") || !__builtin_cpu_supports("ssse3"))
+        return 1;
+    unsigned a, b, c, d;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2") ||
+        !__builtin_cpu_supports("fma") || !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C) || !(c & bit_MOVBE) ||
+        !__get_cpuid(0x80000001, &a, &b, &c, &d) || !(c & bit_LZCNT))
+        return 2;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512cd") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return 3;
+    return 4;
+}

@@ -1,0 +1,330 @@
+#include "loader/heap.h"
+
+#include "context/context.h"
+#include "loader/host.h"
+#include "loader/memory.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Multiples of 16, four to a doubling: at most a fifth is lost to rounding. */
+static const uint32_t class_sizes[VLCI_HEAP_CLASSES] = {
+    16,  32,  48,  64,   80,   96,   112,  128,  160,  192,  224,  256,  320,  384,  448,   512,   640,   768,
+    896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384,
+};
+#define SMALL 16384
+#define SPARE_LARGEST (32ul << 20) /* larger blocks go back at once */
+#define SPARE_TOTAL (64ul << 20)
+#define HUGE (1ul << 46)
+
+static unsigned class_of(size_t size) {
+    if (size <= 128) return size ? (unsigned)((size + 15) / 16 - 1) : 0;
+    unsigned shift = 63 - __builtin_clzl(size - 1); /* 2^shift < size <= 2^(shift+1) */
+    unsigned quarter = (unsigned)((size - 1) >> (shift - 2)) & 3;
+    return 8 + (shift - 7) * 4 + quarter;
+}
+
+static void partial_add(struct vlci_slab **list, struct vlci_slab *slab) {
+    if ((slab->next = *list)) slab->next->link = &slab->next;
+    slab->link = list;
+    *list = slab;
+}
+
+static void partial_remove(struct vlci_slab *slab) {
+    if ((*slab->link = slab->next)) slab->next->link = slab->link;
+    slab->link = NULL;
+}
+
+static struct vlci_slab *slab_make(vlc_context *context, unsigned size_class) {
+    struct vlci_slab *slab = vlci_memory_take(sizeof *slab);
+    if (!slab) return NULL;
+    slab->region = (struct vlci_region){ VLCI_REGION_SLAB, context, NULL, VLCI_GRANULE };
+    if (!vlci_range_take(&context->zones, &slab->region, VLCI_GRANULE)) {
+        vlci_memory_give(slab, sizeof *slab);
+        return NULL;
+    }
+    if (mprotect(slab->region.base, VLCI_GRANULE, PROT_READ | PROT_WRITE)) {
+        vlci_range_give(&context->zones, &slab->region);
+        vlci_memory_give(slab, sizeof *slab);
+        return NULL;
+    }
+    slab->size_class = size_class;
+    slab->capacity = VLCI_GRANULE / class_sizes[size_class];
+    slab->fresh = slab->region.base;
+    atomic_fetch_add(&context->heap.heap_bytes, VLCI_GRANULE);
+    return slab;
+}
+
+static void slab_free(struct vlci_slab *slab) {
+    vlc_context *context = slab->region.context;
+    vlci_range_give(&context->zones, &slab->region);
+    atomic_fetch_sub(&context->heap.heap_bytes, VLCI_GRANULE);
+    vlci_memory_give(slab, sizeof *slab);
+}
+
+static void *small_take(vlc_context *context, unsigned size_class) {
+    struct vlci_heap *heap = &context->heap;
+    VLCI_HOLD(&heap->classes[size_class].lock);
+    struct vlci_slab *slab = heap->classes[size_class].partial;
+    if (!slab) {
+        if (!(slab = slab_make(context, size_class))) return NULL;
+        partial_add(&heap->classes[size_class].partial, slab);
+    }
+    void *block = slab->freed;
+    if (block) {
+        slab->freed = *(void **)block;
+    } else {
+        block = slab->fresh;
+        slab->fresh += class_sizes[size_class];
+    }
+    if (++slab->used == slab->capacity) partial_remove(slab);
+    return block;
+}
+
+static void small_give(struct vlci_slab *slab, void *block) {
+    struct vlci_heap *heap = &slab->region.context->heap;
+    unsigned size_class = slab->size_class;
+    struct vlci_slab *empty = NULL;
+    vlci_lock_take(&heap->classes[size_class].lock);
+    *(void **)block = slab->freed;
+    slab->freed = block;
+    slab->used--;
+    if (!slab->link) {
+        partial_add(&heap->classes[size_class].partial, slab);
+    } else if (slab->used == 0 && heap->classes[size_class].partial->next) { /* keep one for the next */
+        partial_remove(slab);
+        empty = slab;
+    }
+    vlci_lock_drop(&heap->classes[size_class].lock);
+    if (empty) slab_free(empty);
+}
+
+/* A range with its own record, mapped by `map` arguments. */
+static struct vlci_block_region *region_make(vlc_context *context, int kind, size_t length, size_t align, int protection,
+                                             int flags, int fd, off_t offset) {
+    struct vlci_block_region *made = vlci_memory_take(sizeof *made);
+    if (!made) return NULL;
+    made->region = (struct vlci_region){ kind, context, NULL, length };
+    made->zeroed = true;
+    if (!vlci_range_take(&context->zones, &made->region, align)) {
+        vlci_memory_give(made, sizeof *made);
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (mmap(made->region.base, length, protection, flags | MAP_FIXED, fd, offset) == MAP_FAILED) {
+        int failure = errno;
+        vlci_range_give(&context->zones, &made->region);
+        vlci_memory_give(made, sizeof *made);
+        errno = failure;
+        return NULL;
+    }
+    atomic_fetch_add(kind == VLCI_REGION_BLOCK ? &context->heap.heap_bytes : &context->heap.mapped_bytes, length);
+    return made;
+}
+
+static void region_free(struct vlci_block_region *made) {
+    vlc_context *context = made->region.context;
+    atomic_fetch_sub(made->region.kind == VLCI_REGION_BLOCK ? &context->heap.heap_bytes : &context->heap.mapped_bytes,
+                     made->region.length);
+    vlci_range_give(&context->zones, &made->region);
+    vlci_memory_give(made, sizeof *made);
+}
+
+static struct vlci_block_region *spare_take(struct vlci_heap *heap, size_t length) {
+    VLCI_HOLD(&heap->spares_lock);
+    for (int i = 0; i < VLCI_HEAP_SPARES; i++) {
+        struct vlci_block_region *spare = heap->spares[i];
+        if (!spare || spare->region.length < length || spare->region.length > length + length / 4) continue;
+        heap->spares[i] = NULL;
+        heap->spare_bytes -= spare->region.length;
+        return spare;
+    }
+    return NULL;
+}
+
+static bool spare_put(struct vlci_heap *heap, struct vlci_block_region *block) {
+    if (block->region.length > SPARE_LARGEST) return false;
+    VLCI_HOLD(&heap->spares_lock);
+    if (heap->spare_bytes + block->region.length > SPARE_TOTAL) return false;
+    for (int i = 0; i < VLCI_HEAP_SPARES; i++) {
+        if (heap->spares[i]) continue;
+        block->zeroed = false;
+        heap->spares[i] = block;
+        heap->spare_bytes += block->region.length;
+        return true;
+    }
+    return false;
+}
+
+static void *large_take(vlc_context *context, size_t size, size_t align, bool zero) {
+    if (size > HUGE) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    size_t length = VLCI_GRANULE_UP(size); /* whole granules: neighbours merge into one kernel mapping */
+    struct vlci_block_region *block = align <= VLCI_GRANULE ? spare_take(&context->heap, length) : NULL;
+    if (!block)
+        block = region_make(context, VLCI_REGION_BLOCK, length, align > VLCI_PAGE ? align : VLCI_PAGE, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!block) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (zero && !block->zeroed) memset(block->region.base, 0, size);
+    return block->region.base;
+}
+
+void *vlci_heap_take(vlc_context *context, size_t size, size_t align, bool zero) {
+    if (align > 16 && align <= VLCI_PAGE && size <= SMALL) { /* classes of a power of two are aligned to their size */
+        size_t power = size < align ? align : size;
+        power = 1ul << (64 - __builtin_clzl(power - 1));
+        if (power <= SMALL) {
+            size = power;
+            align = 16;
+        }
+    }
+    if (size > SMALL || align > 16) return large_take(context, size, align, zero);
+    void *block = small_take(context, class_of(size));
+    if (!block)
+        errno = ENOMEM;
+    else if (zero)
+        memset(block, 0, size);
+    return block;
+}
+
+void vlci_heap_give(void *block) {
+    struct vlci_region *region = block ? vlci_region_at(block) : NULL;
+    if (!region) {
+        free(block);
+    } else if (vlci_context_is_dead(region->context)) {
+        return; /* of a context that did not fork: its locks may be held by nobody; the memory stays */
+    } else if (region->kind == VLCI_REGION_SLAB) {
+        small_give((struct vlci_slab *)region, block);
+    } else if (region->kind == VLCI_REGION_BLOCK) {
+        struct vlci_block_region *large = (struct vlci_block_region *)region;
+        if (!spare_put(&region->context->heap, large)) region_free(large);
+    } else {
+        __builtin_trap(); /* free() of what malloc never gave: glibc aborts here too */
+    }
+}
+
+size_t vlci_heap_usable(void *block) {
+    struct vlci_region *region = block ? vlci_region_at(block) : NULL;
+    if (!region) return malloc_usable_size(block);
+    return region->kind == VLCI_REGION_SLAB ? class_sizes[((struct vlci_slab *)region)->size_class] : region->length;
+}
+
+/* Moves the pages of a large block into a larger range; the old one is left mapped. NULL: not possible. */
+static void *pages_move(vlc_context *context, struct vlci_block_region *old, size_t length) {
+#ifdef MREMAP_DONTUNMAP
+    struct vlci_block_region *grown = region_make(context, VLCI_REGION_BLOCK, length, VLCI_PAGE, PROT_READ | PROT_WRITE,
+                                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!grown) return NULL;
+    /* without DONTUNMAP (Linux 5.7) the old range would be free for a moment, for anybody's mmap to take */
+    if (mremap(old->region.base, old->region.length, old->region.length, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+               grown->region.base) != MAP_FAILED) {
+        grown->zeroed = false;
+        return grown->region.base;
+    }
+    region_free(grown);
+#else
+    (void)context;
+    (void)old;
+    (void)length;
+#endif
+    return NULL;
+}
+
+void *vlci_heap_resize(vlc_context *context, void *block, size_t size) {
+    if (!block) return vlci_heap_take(context, size, 16, false);
+    struct vlci_region *region = vlci_region_at(block);
+    if (!region) return realloc(block, size); /* the host's stays the host's */
+    if (!size) {
+        vlci_heap_give(block);
+        return NULL;
+    }
+    if (size > HUGE) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    size_t usable = vlci_heap_usable(block);
+    if (size <= usable && (size > usable / 2 || usable <= 64)) return block;
+    void *moved = NULL;
+    if (region->kind == VLCI_REGION_BLOCK && size > region->length && region->length >= 1ul << 20) {
+        size_t room = size + size / 8; /* grown once, it will grow again */
+        moved = pages_move(region->context, (struct vlci_block_region *)region, VLCI_GRANULE_UP(room));
+        if (moved) {
+            region_free((struct vlci_block_region *)region);
+            return moved;
+        }
+    }
+    if (!(moved = vlci_heap_take(region->context, size, 16, false))) return NULL;
+    memcpy(moved, block, size < usable ? size : usable);
+    vlci_heap_give(block);
+    return moved;
+}
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#define NOT_OURS (MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_GROWSDOWN | MAP_HUGETLB)
+
+void *vlci_heap_map(vlc_context *context, void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    if (!length || flags & NOT_OURS || length > HUGE) return mmap(address, length, protection, flags, fd, offset);
+    struct vlci_block_region *made =
+        region_make(context, VLCI_REGION_MAPPING, VLCI_PAGE_UP(length), VLCI_PAGE, protection, flags, fd, offset);
+    return made ? made->region.base : MAP_FAILED;
+}
+
+int vlci_heap_unmap(void *address, size_t length) {
+    struct vlci_region *region = vlci_region_at(address);
+    if (!region) return munmap(address, length);
+    if (!length || (uintptr_t)address % VLCI_PAGE) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (region->kind == VLCI_REGION_MAPPING && address == region->base && VLCI_PAGE_UP(length) >= region->length) {
+        region_free((struct vlci_block_region *)region);
+        return 0;
+    }
+    /* a part: its addresses stay reserved with the rest of the range */
+    void *got = mmap(address, VLCI_PAGE_UP(length), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    return got == MAP_FAILED ? -1 : 0;
+}
+
+void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int flags, void *new_address) {
+    struct vlci_region *region = vlci_region_at(address);
+    if (!region || region->kind != VLCI_REGION_MAPPING) return mremap(address, old_length, new_length, flags, new_address);
+    old_length = VLCI_PAGE_UP(old_length);
+    new_length = VLCI_PAGE_UP(new_length);
+    if (new_length && new_length <= old_length && !(flags & MREMAP_FIXED)) {
+        if (new_length < old_length) vlci_heap_unmap((char *)address + new_length, old_length - new_length);
+        return address;
+    }
+    if (!(flags & MREMAP_MAYMOVE) || flags & MREMAP_FIXED) {
+        errno = flags & MREMAP_FIXED ? EINVAL : ENOMEM;
+        return MAP_FAILED;
+    }
+    struct vlci_block_region *moved = region_make(region->context, VLCI_REGION_MAPPING, new_length, VLCI_PAGE, PROT_NONE,
+                                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!moved) return MAP_FAILED;
+    if (mremap(address, old_length, new_length, MREMAP_MAYMOVE | MREMAP_FIXED, moved->region.base) == MAP_FAILED) {
+        int failure = errno;
+        region_free(moved);
+        errno = failure;
+        return MAP_FAILED;
+    }
+    /* the kernel has left a hole: reserve it again, unless somebody's mmap was quicker (then it is theirs) */
+    mmap(address, old_length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (address == region->base && old_length >= region->length) region_free((struct vlci_block_region *)region);
+    return moved->region.base;
+}
+
+void vlci_heap_fork(vlc_context *context, enum vlci_fork when) {
+    for (int i = 0; i < VLCI_HEAP_CLASSES; i++) vlci_lock_fork(&context->heap.classes[i].lock, when);
+    vlci_lock_fork(&context->heap.spares_lock, when);
+    vlci_lock_fork(&context->zones.lock, when);
+}

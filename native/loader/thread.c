@@ -1,0 +1,206 @@
+#include "loader/thread.h"
+
+#include "context/context.h"
+#include "loader/key.h"
+#include "loader/memory.h"
+#include "loader/tls.h"
+
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+__thread struct vlci_thread *vlci_thread_current __attribute__((tls_model("initial-exec")));
+
+static struct vlci_thread *threads;
+static pthread_key_t end_key;
+
+/* A host's thread ends: destructors of a context that is closing are left out, its memory goes anyway. */
+static void exits_run_all(struct vlci_thread *thread) {
+    for (;;) {
+        sigset_t signals;
+        vlci_os_signals_block(&signals);
+        vlci_lock_take(&vlci_tls_lock);
+        struct vlci_thread_exit *exit = thread->exits;
+        if (exit) thread->exits = exit->next;
+        bool visits = exit && exit->function && exit->context != thread->owner;
+        bool run = exit && exit->function && (!visits || vlci_context_visit_begins(exit->context));
+        vlci_lock_drop(&vlci_tls_lock);
+        vlci_os_signals_restore(&signals);
+        if (!exit) return;
+        if (run) exit->function(exit->object);
+        if (run && visits) vlci_context_visit_ended(exit->context);
+        vlci_memory_give(exit, sizeof *exit);
+    }
+}
+
+/* Runs among the destructors of the thread's keys. Others may still use TLS and our keys: it puts itself
+ * off to the last round (PTHREAD_DESTRUCTOR_ITERATIONS is 4). */
+static void thread_end(void *record) {
+    struct vlci_thread *thread = record;
+    exits_run_all(thread);
+    vlci_key_run_destructors(thread);
+    if (++thread->destructor_rounds < 4) {
+        pthread_setspecific(end_key, thread);
+        return;
+    }
+    vlc_context *owner = thread->owner;
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    vlci_lock_take(&vlci_tls_lock);
+    vlci_thread_current = NULL;
+    if ((*thread->link = thread->next)) thread->next->link = thread->link;
+    vlci_tls_thread_free(thread);
+    vlci_lock_drop(&vlci_tls_lock);
+    vlci_key_thread_free(thread);
+    for (struct vlci_visit *visit; (visit = thread->spare);) {
+        thread->spare = visit->outer;
+        vlci_memory_give(visit, sizeof *visit);
+    }
+    pid_t tid = thread->tid;
+    vlci_memory_give(thread, sizeof *thread);
+    if (owner) vlci_context_thread_ended(owner, tid);
+    vlci_os_signals_restore(&signals);
+}
+
+static struct vlci_thread *thread_register(vlc_context *owner, void *start) {
+    int saved = errno;
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    struct vlci_thread *thread = vlci_thread_current;
+    if (!thread && (thread = vlci_memory_take(sizeof *thread))) {
+        thread->owner = owner;
+        thread->start = start;
+        thread->pointer = vlci_arch_thread_pointer();
+        thread->tid = vlci_os_thread_id();
+        thread->handle = pthread_self();
+        thread->base.context = owner;
+        thread->visit = &thread->base;
+        vlci_lock_take(&vlci_tls_lock);
+        if ((thread->next = threads)) threads->link = &thread->next;
+        thread->link = &threads;
+        threads = thread;
+        vlci_tls_thread_init(thread);
+        vlci_lock_drop(&vlci_tls_lock);
+        vlci_thread_current = thread;
+        pthread_setspecific(end_key, thread);
+    }
+    vlci_os_signals_restore(&signals);
+    errno = saved;
+    return thread;
+}
+
+struct vlci_thread *vlci_thread_self(void) {
+    return vlci_thread_current ? vlci_thread_current : thread_register(NULL, NULL);
+}
+
+void vlci_thread_pin(vlc_context *context) {
+    cpu_set_t slice, now, both;
+    vlci_context_cpus(context, &slice);
+    if (vlci_os_affinity_get(0, &now)) return;
+    CPU_AND(&both, &now, &slice);
+    if (CPU_COUNT(&both) == 0) both = slice;
+    if (!CPU_EQUAL(&both, &now)) vlci_os_affinity_set(0, &both);
+}
+
+struct beginning {
+    void *(*function)(void *);
+    void *argument;
+    vlc_context *context;
+};
+
+static void *thread_begin(void *argument) {
+    struct beginning begin = *(struct beginning *)argument;
+    free(argument);
+    struct vlci_thread *thread = thread_register(begin.context, (void *)begin.function);
+    if (!thread) { /* cannot be counted at its end, so it must not run the context's code */
+        vlci_context_thread_ended(begin.context, vlci_os_thread_id());
+        return NULL;
+    }
+    vlci_thread_pin(begin.context);
+    uselocale(vlci_context_locale(begin.context));
+    return begin.function(begin.argument);
+}
+
+int vlci_thread_create(vlc_context *context, pthread_t *handle, const pthread_attr_t *attributes,
+                       void *(*function)(void *), void *argument) {
+    struct beginning *begin = malloc(sizeof *begin);
+    if (!begin) return EAGAIN;
+    *begin = (struct beginning){ function, argument, context };
+    if (!vlci_context_thread_begins(context)) {
+        free(begin);
+        return EAGAIN;
+    }
+    int failed = pthread_create(handle, attributes, thread_begin, begin);
+    if (failed) {
+        vlci_context_thread_ended(context, 0);
+        free(begin);
+    }
+    return failed;
+}
+
+void vlci_thread_each(vlc_context *context, void (*visit)(struct vlci_thread *, void *), void *argument) {
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    vlci_lock_take(&vlci_tls_lock);
+    for (struct vlci_thread *thread = threads; thread; thread = thread->next)
+        if (!context || thread->owner == context) visit(thread, argument);
+    vlci_lock_drop(&vlci_tls_lock);
+    vlci_os_signals_restore(&signals);
+}
+
+int vlci_thread_exit_add(vlc_context *context, void (*function)(void *), void *object) {
+    struct vlci_thread *thread = vlci_thread_self();
+    struct vlci_thread_exit *exit = thread ? vlci_memory_take(sizeof *exit) : NULL;
+    if (!exit) return -1;
+    *exit = (struct vlci_thread_exit){ function, object, context, NULL };
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    vlci_lock_take(&vlci_tls_lock);
+    exit->next = thread->exits;
+    thread->exits = exit;
+    vlci_lock_drop(&vlci_tls_lock);
+    vlci_os_signals_restore(&signals);
+    return 0;
+}
+
+void vlci_thread_exits_run(vlc_context *context) {
+    struct vlci_thread *thread = vlci_thread_self();
+    if (!thread) return;
+    for (bool again = true; again;) {
+        again = false;
+        for (struct vlci_thread_exit *exit = thread->exits; exit; exit = exit->next) {
+            if (exit->context != context || !exit->function) continue;
+            void (*function)(void *) = exit->function;
+            exit->function = NULL;
+            function(exit->object);
+            again = true; /* it may have added more */
+            break;
+        }
+    }
+}
+
+static void exits_drop(struct vlci_thread *thread, void *context) {
+    for (struct vlci_thread_exit *exit = thread->exits; exit; exit = exit->next)
+        if (exit->context == context) exit->function = NULL;
+}
+
+void vlci_thread_exits_drop(vlc_context *context) { vlci_thread_each(NULL, exits_drop, context); }
+
+void vlci_thread_start(void) {
+    static int done;
+    if (!done) pthread_key_create(&end_key, thread_end);
+    done = 1;
+}
+
+/* In the child only the calling thread lives; the records of the others are left behind. */
+void vlci_thread_fork(enum vlci_fork when) {
+    vlci_lock_fork(&vlci_tls_lock, when);
+    if (when != VLCI_FORK_CHILD) return;
+    struct vlci_thread *self = vlci_thread_current;
+    threads = self;
+    if (!self) return;
+    self->next = NULL;
+    self->link = &threads;
+    self->tid = vlci_os_thread_id();
+}

@@ -1,0 +1,87 @@
+/* A thread as we know it: registered when it first enters a context or is made in one. */
+#ifndef VLCI_THREAD_H
+#define VLCI_THREAD_H
+
+#include "context/os.h"
+#include "loader/arch.h"
+#include "loader/lock.h"
+#include "vlcs.h"
+
+#include <locale.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct vlci_block {
+    uint64_t module; /* 0: none */
+    char *memory;    /* start of the segment */
+    void *raw;       /* what to give back; NULL for a slot */
+    size_t raw_size;
+};
+
+struct vlci_key_value {
+    uint32_t sequence;
+    void *value;
+};
+
+/* A destructor of a C++ thread_local object (see __cxa_thread_atexit_impl). */
+struct vlci_thread_exit {
+    void (*function)(void *);
+    void *object;
+    vlc_context *context;
+    struct vlci_thread_exit *next;
+};
+
+/* One stay of a thread inside a context, with what it had before. */
+struct vlci_visit {
+    struct vlci_visit *outer;
+    vlc_context *context;
+    unsigned depth; /* further entries into the same context */
+    bool moved;     /* cpus is to be restored */
+    cpu_set_t cpus;
+    locale_t locale;
+    struct vlci_float_state float_state;
+};
+
+struct vlci_thread {
+    struct vlci_thread *next, **link; /* all registered threads */
+    vlc_context *owner;               /* made by this context; NULL: the host's */
+    void *start;                      /* the function it began with, to name its library */
+    char *pointer;                    /* thread pointer */
+    pid_t tid;
+    pthread_t handle;
+    unsigned destructor_rounds;
+    struct vlci_visit base, *visit, *spare;
+    struct vlci_block *blocks; /* by index of TLS module */
+    size_t block_count;
+    struct vlci_key_value *keys;
+    size_t key_count;
+    struct vlci_thread_exit *exits;
+    bool has_dl_error;
+    char dl_error[sizeof(((vlc_error *)0)->message)];
+};
+
+extern __thread struct vlci_thread *vlci_thread_current __attribute__((tls_model("initial-exec")));
+
+/* This thread's record, made if need be; NULL only when memory has run out. */
+struct vlci_thread *vlci_thread_self(void);
+
+/* Makes a thread of the context: pinned to its slice, counted, listed. As pthread_create. */
+int vlci_thread_create(vlc_context *context, pthread_t *thread, const pthread_attr_t *attributes,
+                       void *(*function)(void *), void *argument);
+
+/* Pins this thread into the slice (keeping what part of its mask lies in it). */
+void vlci_thread_pin(vlc_context *context);
+
+/* Calls visit(thread, argument) for each registered thread of the context, or of all where it is NULL. */
+void vlci_thread_each(vlc_context *context, void (*visit)(struct vlci_thread *, void *), void *argument);
+
+/* Runs this thread's thread_local destructors of the context; drops other threads' of it. */
+void vlci_thread_exits_run(vlc_context *context);
+void vlci_thread_exits_drop(vlc_context *context);
+int vlci_thread_exit_add(vlc_context *context, void (*function)(void *), void *object);
+
+void vlci_thread_start(void); /* once, before the first context */
+void vlci_thread_fork(enum vlci_fork when);
+
+#endif

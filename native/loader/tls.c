@@ -1,0 +1,252 @@
+#include "loader/tls.h"
+
+#include "context/context.h"
+#include "loader/error.h"
+#include "loader/host.h"
+#include "loader/memory.h"
+#include "loader/thread.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A module number of ours: bit 63, a generation that catches stale numbers, an index. */
+#define MODULES 65536
+#define OURS (1ull << 63)
+#define INDEX(module) ((size_t)((module) & 0xfffff))
+
+#define SLOT 64 /* unit of the pool, and the most alignment a slot can give */
+
+vlci_lock vlci_tls_lock;
+static struct vlci_image *modules[MODULES];
+static uint32_t generations[MODULES];
+static size_t module_end = 1;
+
+/* The initial-exec pool: a thread-local array at the same offset from the thread pointer in every thread. */
+static ptrdiff_t pool_offset;
+static size_t pool_size;
+static uint8_t pool_used[1 << 16];
+
+static void *(*host_tls_address)(struct vlci_tls_index *);
+
+typedef void *pool_function(size_t *size);
+
+static pool_function *pool_find(void) {
+    pool_function *found = (pool_function *)dlsym(RTLD_DEFAULT, "vlc_tls_pool"); /* preloaded by `vlcs run` */
+    if (found) return found;
+    Dl_info self;
+    if (!dladdr((void *)vlci_tls_start, &self) || !self.dli_fname) return NULL;
+    const char *slash = strrchr(self.dli_fname, '/');
+    int length = slash ? (int)(slash - self.dli_fname) : 0;
+    static const int sizes[] = { 768, 512, 256, 128, 64 };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) { /* leaves half of ld.so's surplus (1,664 bytes) to the host's own imports */
+        char path[4096];
+        snprintf(path, sizeof path, "%.*s/libvlcs_tls_%d.so", length, self.dli_fname, sizes[i]);
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library) return (pool_function *)dlsym(library, "vlc_tls_pool");
+    }
+    return NULL;
+}
+
+void vlci_tls_start(void) {
+    host_tls_address = (void *(*)(struct vlci_tls_index *))vlci_host_symbol("__tls_get_addr");
+    pool_function *pool = pool_find();
+    if (!pool) return; /* no slots: libraries that need one are refused with the cure */
+    char *mine = pool(&pool_size);
+    pool_offset = mine - vlci_arch_thread_pointer();
+    if (pool_size / SLOT > sizeof pool_used) pool_size = sizeof pool_used * SLOT;
+}
+
+size_t vlci_tls_pool_size(void) { return pool_size; }
+
+size_t vlci_tls_pool_used(void) {
+    size_t used = 0;
+    for (size_t i = 0; i < pool_size / SLOT; i++) used += pool_used[i];
+    return used * SLOT;
+}
+
+static size_t slot_size(const struct vlci_tls_segment *tls) { return (tls->size + SLOT - 1) / SLOT * SLOT; }
+
+static void slot_fill(const struct vlci_thread *thread, const struct vlci_tls_segment *tls, bool initialise) {
+    char *slot = thread->pointer + tls->offset;
+    memset(slot, 0, slot_size(tls));
+    if (initialise) memcpy(slot, tls->image, tls->file_size);
+}
+
+
+static bool pool_take(struct vlci_tls_segment *tls) {
+    size_t need = slot_size(tls) / SLOT, have = pool_size / SLOT, run = 0;
+    for (size_t i = 0; i < have; i++) {
+        run = pool_used[i] ? 0 : run + 1;
+        if (run < need) continue;
+        size_t first = i + 1 - need;
+        memset(pool_used + first, 1, need);
+        tls->offset = pool_offset + (ptrdiff_t)(first * SLOT);
+        return true;
+    }
+    return false;
+}
+
+static int pool_exhausted(const struct vlci_image *image, vlc_error *error) {
+    return vlci_fail(error, VLC_LIMIT, 0, image->path,
+                     "cannot load '%s': it needs %zu bytes of static thread-local storage, and %zu of the pool's %zu are "
+                     "taken by the %u open contexts; start the program with `vlcs run` (a pool of 64 kB), or close contexts",
+                     image->path, image->tls.size, vlci_tls_pool_used(), pool_size, vlci_context_count());
+}
+
+static void slot_start(struct vlci_thread *thread, void *segment) { slot_fill(thread, segment, true); }
+static void slot_clear(struct vlci_thread *thread, void *segment) { slot_fill(thread, segment, false); }
+
+int vlci_tls_make_static(struct vlci_image *image, vlc_error *error) {
+    struct vlci_tls_segment *tls = &image->tls;
+    if (tls->is_static) return VLC_OK;
+    if (image->host)
+        return vlci_fail(error, VLC_LOAD_FAILED, 0, image->path,
+                         "cannot use the static thread-local storage of the host's '%s'", image->path);
+    if (tls->is_used)
+        return vlci_fail(error, VLC_LOAD_FAILED, 0, image->path,
+                         "cannot bind to the thread-local storage of '%s' statically: threads use it already; load the "
+                         "library that needs it first",
+                         image->path);
+    if (tls->align > SLOT)
+        return vlci_fail(error, VLC_LIMIT, 0, image->path,
+                         "cannot load '%s': its static thread-local storage wants an alignment of %zu, the pool has %d",
+                         image->path, tls->align, SLOT);
+    if (!vlci_thread_self()) return vlci_fail(error, VLC_SYSTEM, ENOMEM, image->path, "out of memory");
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    vlci_lock_take(&vlci_tls_lock);
+    bool taken = pool_take(tls);
+    if (taken) tls->is_static = true;
+    vlci_lock_drop(&vlci_tls_lock);
+    vlci_os_signals_restore(&signals);
+    if (!taken) return pool_exhausted(image, error);
+    vlci_thread_each(NULL, slot_start, tls);
+    return VLC_OK;
+}
+
+int vlci_tls_add(struct vlci_image *image, vlc_error *error) {
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    vlci_lock_take(&vlci_tls_lock);
+    size_t index = 1;
+    while (index < module_end && modules[index]) index++;
+    bool room = index < MODULES;
+    if (room) {
+        if (index == module_end) module_end++;
+        modules[index] = image;
+        image->tls.module = OURS | (uint64_t)++generations[index] << 20 | index;
+    }
+    vlci_lock_drop(&vlci_tls_lock);
+    vlci_os_signals_restore(&signals);
+    if (!room)
+        return vlci_fail(error, VLC_LIMIT, 0, image->path,
+                         "cannot load '%s': all %d thread-local storage modules are taken; close contexts", image->path, MODULES);
+    return image->dynamic.flags & DF_STATIC_TLS ? vlci_tls_make_static(image, error) : VLC_OK;
+}
+
+static void block_give(struct vlci_block *block) {
+    vlci_memory_give(block->raw, block->raw_size);
+    *block = (struct vlci_block){ 0 };
+}
+
+static void block_drop(struct vlci_thread *thread, void *argument) {
+    const struct vlci_tls_segment *tls = argument;
+    size_t index = INDEX(tls->module);
+    if (index < thread->block_count && thread->blocks[index].module == tls->module) block_give(&thread->blocks[index]);
+}
+
+void vlci_tls_remove(struct vlci_image *image) {
+    struct vlci_tls_segment *tls = &image->tls;
+    if (tls->module & OURS) {
+        vlci_thread_each(NULL, block_drop, tls);
+        if (tls->is_static) vlci_thread_each(NULL, slot_clear, tls);
+        sigset_t signals;
+        vlci_os_signals_block(&signals);
+        vlci_lock_take(&vlci_tls_lock);
+        if (tls->is_static) memset(pool_used + (tls->offset - pool_offset) / SLOT, 0, slot_size(tls) / SLOT);
+        modules[INDEX(tls->module)] = NULL;
+        vlci_lock_drop(&vlci_tls_lock);
+        vlci_os_signals_restore(&signals);
+        tls->module = 0;
+    }
+    for (struct vlci_tls_argument *argument; (argument = image->tls_arguments);) {
+        image->tls_arguments = argument->next;
+        vlci_memory_give(argument, sizeof *argument);
+    }
+}
+
+static bool block_make(struct vlci_thread *thread, struct vlci_image *image) {
+    const struct vlci_tls_segment *tls = &image->tls;
+    size_t index = INDEX(tls->module);
+    if (index >= thread->block_count) {
+        size_t count = (index + 64) & ~63ul;
+        struct vlci_block *grown = vlci_memory_take(count * sizeof *grown);
+        if (!grown) return false;
+        if (thread->blocks) memcpy(grown, thread->blocks, thread->block_count * sizeof *grown);
+        vlci_memory_give(thread->blocks, thread->block_count * sizeof *grown);
+        thread->blocks = grown;
+        thread->block_count = count;
+    }
+    struct vlci_block *block = &thread->blocks[index];
+    if (tls->is_static) {
+        *block = (struct vlci_block){ .memory = thread->pointer + tls->offset };
+    } else {
+        /* blocks of the pool are aligned to their power of two, up to a page */
+        size_t size = tls->size + tls->skew;
+        if (size < tls->align) size = tls->align;
+        char *raw = vlci_memory_take(size);
+        if (!raw) return false;
+        memcpy(raw + tls->skew, tls->image, tls->file_size);
+        *block = (struct vlci_block){ .memory = raw + tls->skew, .raw = raw, .raw_size = size };
+    }
+    image->tls.is_used = true;
+    block->module = tls->module;
+    return true;
+}
+
+static __attribute__((noinline)) void *address_slow(struct vlci_tls_index *at) {
+    int saved = errno;
+    struct vlci_thread *thread = vlci_thread_self();
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    vlci_lock_take(&vlci_tls_lock);
+    size_t index = INDEX(at->module);
+    struct vlci_image *image = modules[index];
+    /* __tls_get_addr cannot fail: a module that is gone, or no memory, ends the program as glibc would */
+    if (!thread || !image || image->tls.module != at->module || !block_make(thread, image)) __builtin_trap();
+    char *memory = thread->blocks[index].memory;
+    vlci_lock_drop(&vlci_tls_lock);
+    vlci_os_signals_restore(&signals);
+    errno = saved;
+    return memory + at->offset;
+}
+
+void *vlci_tls_address(struct vlci_tls_index *at) {
+    if (!(at->module & OURS)) return host_tls_address(at);
+    const struct vlci_thread *thread = vlci_thread_current;
+    size_t index = INDEX(at->module);
+    if (thread && index < thread->block_count && thread->blocks[index].module == at->module)
+        return thread->blocks[index].memory + at->offset;
+    return address_slow(at);
+}
+
+void *vlci_tls_block(struct vlci_image *image) {
+    const struct vlci_thread *thread = vlci_thread_current;
+    size_t index = INDEX(image->tls.module);
+    if (!thread || !image->tls.module || index >= thread->block_count) return NULL;
+    return thread->blocks[index].module == image->tls.module ? thread->blocks[index].memory : NULL;
+}
+
+void vlci_tls_thread_init(struct vlci_thread *thread) {
+    for (size_t i = 1; i < module_end; i++)
+        if (modules[i] && modules[i]->tls.is_static && modules[i]->tls.file_size) slot_fill(thread, &modules[i]->tls, true);
+}
+
+void vlci_tls_thread_free(struct vlci_thread *thread) {
+    for (size_t i = 0; i < thread->block_count; i++) block_give(&thread->blocks[i]);
+    vlci_memory_give(thread->blocks, thread->block_count * sizeof *thread->blocks);
+    thread->blocks = NULL;
+    thread->block_count = 0;
+}

@@ -1,0 +1,47 @@
+/* Thread-local storage of contexts: modules, initial-exec slots, blocks. */
+#ifndef VLCI_TLS_H
+#define VLCI_TLS_H
+
+#include "loader/image.h"
+#include "loader/lock.h"
+
+/* What compilers pass to __tls_get_addr (psABI: tls_index). */
+struct vlci_tls_index {
+    uint64_t module, offset;
+};
+
+/* An argument of a dynamic TLS descriptor; freed with the image that holds the descriptor. */
+struct vlci_tls_argument {
+    struct vlci_tls_index index;
+    struct vlci_tls_argument *next;
+};
+
+struct vlci_thread;
+
+/* Finds the initial-exec pool; called once, before the first context. */
+void vlci_tls_start(void);
+
+/* Gives the image's TLS segment a module number (and a slot, when the linker asked for one). */
+int vlci_tls_add(struct vlci_image *image, vlc_error *error);
+void vlci_tls_remove(struct vlci_image *image);
+
+/* Makes the image's block a slot at a fixed offset from the thread pointer, in every registered thread. */
+int vlci_tls_make_static(struct vlci_image *image, vlc_error *error);
+
+/* __tls_get_addr for modules of ours and of the host. */
+void *vlci_tls_address(struct vlci_tls_index *index);
+
+/* This thread's block of the image if there is one already, else NULL. */
+void *vlci_tls_block(struct vlci_image *image);
+
+/* Registration and end of a thread. The tls lock is held and signals are blocked by the caller. */
+void vlci_tls_thread_init(struct vlci_thread *thread);
+void vlci_tls_thread_free(struct vlci_thread *thread);
+
+/* The lock over modules, threads and keys. Always with signals blocked. */
+extern vlci_lock vlci_tls_lock;
+
+size_t vlci_tls_pool_size(void);
+size_t vlci_tls_pool_used(void);
+
+#endif

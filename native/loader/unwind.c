@@ -1,0 +1,95 @@
+#include "loader/unwind.h"
+
+#include "context/context.h"
+#include "loader/host.h"
+#include "loader/tls.h"
+
+#include <dlfcn.h>
+
+/* Layout of struct dl_find_object, <dlfcn.h> since glibc 2.35. */
+struct vlci_unwind_object {
+    unsigned long long flags;
+    void *map_start, *map_end;
+    struct link_map *link_map;
+    void *eh_frame;
+    unsigned long long reserved[7];
+};
+
+/* Pointer encodings of .eh_frame_hdr (LSB core specification, "Exception Frames"). */
+#define PCREL_SDATA4 0x1b
+
+/* .eh_frame of an image, from its header, or NULL. */
+static void *frames_of(const struct vlci_image *image) {
+    const uint8_t *header = image->eh_frame_header;
+    if (!header || header[0] != 1 || header[1] != PCREL_SDATA4) return NULL;
+    return (char *)(header + 4) + *(const int32_t *)(header + 4);
+}
+
+static void (*registrar(const char *name))(void *) {
+    void *function = dlsym(RTLD_DEFAULT, name);
+    if (!function) {
+        /* glibc loads libgcc_s itself at the first pthread_exit; a program without it cannot throw */
+        void *unwinder = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
+        function = unwinder ? dlsym(unwinder, name) : NULL;
+    }
+    return (void (*)(void *))function;
+}
+
+void vlci_unwind_add(struct vlci_image *image) {
+    void (*enter)(void *) = registrar("__register_frame");
+    void *frames = frames_of(image);
+    if (!enter || !frames || !*(const uint32_t *)frames) return;
+    enter(frames);
+    image->eh_frame = frames;
+}
+
+void vlci_unwind_remove(struct vlci_image *image) {
+    if (!image->eh_frame) return;
+    void (*leave)(void *) = registrar("__deregister_frame");
+    if (leave) leave(image->eh_frame);
+    image->eh_frame = NULL;
+}
+
+int vlci_find_object(void *address, struct vlci_unwind_object *object) {
+    struct vlci_image *image = vlci_image_at(address);
+    if (!image) {
+        static int (*host)(void *, struct vlci_unwind_object *);
+        if (!host) host = (int (*)(void *, struct vlci_unwind_object *))vlci_host_symbol("_dl_find_object");
+        return host ? host(address, object) : -1;
+    }
+    if (!image->eh_frame_header) return -1;
+    object->flags = 0;
+    object->map_start = image->region.base;
+    object->map_end = image->region.base + image->region.length;
+    object->link_map = &image->map;
+    object->eh_frame = image->eh_frame_header;
+    return 0;
+}
+
+static int first_counts(struct dl_phdr_info *info, size_t size, void *counts) {
+    (void)size;
+    ((unsigned long long *)counts)[0] = info->dlpi_adds;
+    ((unsigned long long *)counts)[1] = info->dlpi_subs;
+    return 1;
+}
+
+int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data, vlc_context *context) {
+    unsigned long long counts[2] = { 0, 0 };
+    dl_iterate_phdr(first_counts, counts); /* unwinders keep a cache while both numbers stand still */
+    int result = 0;
+    pthread_mutex_lock(&context->load_lock);
+    for (size_t i = 0; i < context->image_count && !result; i++) {
+        struct vlci_image *image = context->images[i];
+        struct dl_phdr_info info = { .dlpi_addr = image->map.l_addr,
+                                     .dlpi_name = image->path,
+                                     .dlpi_phdr = image->headers,
+                                     .dlpi_phnum = image->header_count,
+                                     .dlpi_adds = counts[0] + context->loads,
+                                     .dlpi_subs = counts[1] + context->unloads,
+                                     .dlpi_tls_modid = image->tls.module,
+                                     .dlpi_tls_data = vlci_tls_block(image) };
+        result = callback(&info, sizeof info, data);
+    }
+    pthread_mutex_unlock(&context->load_lock);
+    return result ? result : dl_iterate_phdr(callback, data);
+}

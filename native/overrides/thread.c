@@ -1,0 +1,48 @@
+/* Threads that a library of a context makes belong to it: pinned into its slice, counted, listed. */
+#include "context/context.h"
+#include "loader/key.h"
+#include "loader/thread.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <threads.h>
+
+int vlci_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *), void *argument,
+                        vlc_context *context) {
+    return vlci_thread_create(context, thread, attributes, function, argument);
+}
+
+struct c11_start {
+    thrd_start_t function;
+    void *argument;
+};
+
+static void *c11_begin(void *argument) {
+    struct c11_start start = *(struct c11_start *)argument;
+    free(argument);
+    return (void *)(intptr_t)start.function(start.argument);
+}
+
+int vlci_thrd_create(thrd_t *thread, thrd_start_t function, void *argument, vlc_context *context) {
+    struct c11_start *start = malloc(sizeof *start);
+    if (!start) return thrd_nomem;
+    *start = (struct c11_start){ function, argument };
+    /* thrd_t is pthread_t in glibc, and thrd_join reads the low half of the pointer that the thread returned */
+    int failed = vlci_thread_create(context, (pthread_t *)thread, NULL, c11_begin, start);
+    if (!failed) return thrd_success;
+    free(start);
+    return failed == EAGAIN ? thrd_nomem : thrd_error;
+}
+
+/* Destructors of C++ thread_local objects. `object_handle` needs no count: memory goes with the context. */
+int vlci_cxa_thread_atexit(void (*function)(void *), void *object, void *object_handle, vlc_context *context) {
+    (void)object_handle;
+    return vlci_thread_exit_add(context, function, object);
+}
+
+int vlci_tss_create(tss_t *key, tss_dtor_t destructor, vlc_context *context) {
+    return vlci_key_create((pthread_key_t *)key, destructor, context) ? thrd_error : thrd_success;
+}
+int vlci_tss_set(tss_t key, void *value) { return vlci_key_set((pthread_key_t)key, value) ? thrd_error : thrd_success; }
+void vlci_tss_delete(tss_t key) { vlci_key_delete((pthread_key_t)key); }

@@ -1,0 +1,545 @@
+/* The type Context: a vlc_context. */
+#include "native.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "lease.h"
+#include "status.h"
+
+enum { DEFAULT_TIMEOUT_MS = 5000 };
+
+static struct vlci_context_object *cast(PyObject *self)
+{
+    return (struct vlci_context_object *)self;
+}
+
+static PyObject *refuse(const char *why)
+{
+    vlc_error error = VLC_ERROR_INIT;
+    vlci_fail(&error, VLC_MISUSE, "", "%s", why);
+    return vlci_raise(&error);
+}
+
+vlc_context *vlci_context_use(struct vlci_context_object *self)
+{
+    if (!self->context || self->closed) {
+        refuse("cannot use this context: it is closed. Make another.");
+        return NULL;
+    }
+    self->uses++;
+    return self->context;
+}
+
+void vlci_context_unuse(struct vlci_context_object *self)
+{
+    self->uses--;
+}
+
+/* Where a context still answers although it is closed (its figures, leave). */
+static vlc_context *reach(PyObject *self)
+{
+    if (!cast(self)->context)
+        refuse("cannot ask this context: it is destroyed, and its figures went with it.");
+    return cast(self)->context;
+}
+
+static PyObject *none_or_raise(int status, const vlc_error *error)
+{
+    if (status != VLC_OK)
+        return vlci_raise(error);
+    Py_RETURN_NONE;
+}
+
+/* A sequence of CPU numbers as an array to be given to PyMem_Free. -1: an exception is set. */
+static int cpu_array(PyObject *sequence, uint32_t **cpus, size_t *count)
+{
+    Py_ssize_t size = PySequence_Size(sequence);
+    if (size < 0)
+        return -1;
+    *cpus = PyMem_Calloc((size_t)size + 1, sizeof **cpus);
+    if (!*cpus) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < size; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        unsigned long number = item ? PyLong_AsUnsignedLong(item) : 0;
+        Py_XDECREF(item);
+        if (!PyErr_Occurred() && number > UINT32_MAX)
+            PyErr_Format(PyExc_OverflowError, "CPU number %lu does not fit 32 bits", number);
+        if (PyErr_Occurred()) {
+            PyMem_Free(*cpus);
+            *cpus = NULL;
+            return -1;
+        }
+        (*cpus)[i] = (uint32_t)number;
+    }
+    *count = (size_t)size;
+    return 0;
+}
+
+/* A sequence of str as a NULL-ended array of bytes in the file system's encoding; `keep` holds them. */
+static const char **string_array(PyObject *sequence, PyObject **keep)
+{
+    Py_ssize_t size = PySequence_Size(sequence);
+    *keep = size < 0 ? NULL : PyList_New(0);
+    const char **strings = *keep ? PyMem_Calloc((size_t)size + 1, sizeof *strings) : NULL;
+    if (*keep && !strings)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; strings && i < size; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        PyObject *bytes = NULL;
+        if (!item || !PyUnicode_FSConverter(item, &bytes) || PyList_Append(*keep, bytes) < 0) {
+            PyMem_Free(strings);
+            strings = NULL;
+        } else {
+            strings[i] = PyBytes_AsString(bytes);
+        }
+        Py_XDECREF(bytes);
+        Py_XDECREF(item);
+    }
+    if (!strings)
+        Py_CLEAR(*keep);
+    return strings;
+}
+
+static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name", "cpus", "env", "share", "threads", NULL};
+    const char *name;
+    PyObject *cpus, *env, *share;
+    unsigned threads;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOI:Context", names, &name, &cpus, &env, &share, &threads))
+        return NULL;
+
+    vlc_spec spec = VLC_SPEC_INIT;
+    vlc_error error = VLC_ERROR_INIT;
+    uint32_t *cpu_numbers = NULL;
+    PyObject *kept_env = NULL, *kept_share = NULL;
+    const char **env_strings = string_array(env, &kept_env);
+    const char **share_strings = env_strings ? string_array(share, &kept_share) : NULL;
+    PyObject *self = NULL;
+    if (share_strings && (cpus == Py_None || cpu_array(cpus, &cpu_numbers, &spec.cpu_count) == 0)) {
+        spec.threads = threads;
+        spec.name = name;
+        spec.cpus = cpu_numbers;
+        spec.env = env_strings;
+        spec.share = share_strings;
+        allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+        self = allocate(type, 0);
+    }
+    if (self) {
+        int status;
+        Py_BEGIN_ALLOW_THREADS
+        status = vlc_create(&spec, &cast(self)->context, &error);
+        Py_END_ALLOW_THREADS
+        if (status == VLC_OK)
+            cast(self)->name = PyUnicode_FromString(vlc_name(cast(self)->context));
+        else
+            vlci_raise(&error);
+        if (!cast(self)->name)
+            Py_CLEAR(self);
+    }
+    PyMem_Free(cpu_numbers);
+    PyMem_Free(share_strings);
+    PyMem_Free(env_strings);
+    Py_XDECREF(kept_share);
+    Py_XDECREF(kept_env);
+    return self;
+}
+
+/* A context that nobody destroyed stays open until exit(): closing it here could wait for seconds, in
+ * whatever code dropped the last reference. */
+static void context_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    if (cast(self)->guest)
+        vlci_realm_release(cast(self)->guest);
+    Py_XDECREF(cast(self)->name);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *context_load(PyObject *self, PyObject *args)
+{
+    PyObject *file = NULL;
+    int flags;
+    if (!PyArg_ParseTuple(args, "O&i:load", PyUnicode_FSConverter, &file, &flags))
+        return NULL;
+    PyObject *result = NULL;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (context) {
+        vlc_library *library;
+        vlc_error error = VLC_ERROR_INIT;
+        const char *path = PyBytes_AsString(file);
+        int status;
+        Py_BEGIN_ALLOW_THREADS
+        status = vlc_load(context, path, flags, &library, &error);
+        Py_END_ALLOW_THREADS
+        vlci_context_unuse(cast(self));
+        result = status == VLC_OK ? PyLong_FromVoidPtr(library) : vlci_raise(&error);
+    }
+    Py_DECREF(file);
+    return result;
+}
+
+static PyObject *context_symbol(PyObject *self, PyObject *args)
+{
+    PyObject *handle;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "Os:symbol", &handle, &name))
+        return NULL;
+    vlc_library *library = PyLong_AsVoidPtr(handle);
+    if (!library && PyErr_Occurred())
+        return NULL;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (!context)
+        return NULL;
+    void *address;
+    vlc_error error = VLC_ERROR_INIT;
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = vlc_symbol(context, library, name, &address, &error);
+    Py_END_ALLOW_THREADS
+    vlci_context_unuse(cast(self));
+    return status == VLC_OK ? PyLong_FromVoidPtr(address) : vlci_raise(&error);
+}
+
+static PyObject *context_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (!context)
+        return NULL;
+    vlc_error error = VLC_ERROR_INIT;
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = vlc_enter(context, &error);
+    Py_END_ALLOW_THREADS
+    vlci_context_unuse(cast(self));
+    return none_or_raise(status, &error);
+}
+
+static PyObject *context_leave(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    vlc_context *context = reach(self);
+    if (!context)
+        return NULL;
+    vlc_error error = VLC_ERROR_INIT;
+    int status;
+    cast(self)->uses++;
+    Py_BEGIN_ALLOW_THREADS
+    status = vlc_leave(context, &error);
+    Py_END_ALLOW_THREADS
+    vlci_context_unuse(cast(self));
+    return none_or_raise(status, &error);
+}
+
+/* A host callable on a thread of the pool. */
+static void *run_callable(void *argument)
+{
+    PyObject *function = argument;
+    struct vlci_realm *host = vlci_host();
+    vlc_error closed = VLC_ERROR_INIT;
+    if (vlci_realm_begin(host, &closed) != VLC_OK)
+        return NULL; /* the host is at its end; the reference goes with it */
+    int token = vlci_attach(host);
+    PyObject *result = PyObject_CallNoArgs(function);
+    if (!result)
+        PyErr_WriteUnraisable(function);
+    Py_XDECREF(result);
+    Py_DECREF(function);
+    vlci_detach(host, token);
+    vlci_realm_end(host);
+    return NULL;
+}
+
+static PyObject *context_submit(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", "thread", NULL};
+    PyObject *function;
+    int thread = -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:submit", names, &function, &thread))
+        return NULL;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (!context)
+        return NULL;
+    vlc_error error = VLC_ERROR_INIT;
+    int status;
+    Py_INCREF(function); /* run_callable's */
+    Py_BEGIN_ALLOW_THREADS
+    status = thread < 0 ? vlc_submit(context, run_callable, function, NULL, &error)
+                        : vlc_submit_on(context, (uint32_t)thread, run_callable, function, NULL, &error);
+    Py_END_ALLOW_THREADS
+    vlci_context_unuse(cast(self));
+    if (status != VLC_OK)
+        Py_DECREF(function);
+    return none_or_raise(status, &error);
+}
+
+static PyObject *context_call_address(PyObject *self, PyObject *args)
+{
+    PyObject *address, *argument;
+    if (!PyArg_ParseTuple(args, "OO:call_address", &address, &argument))
+        return NULL;
+    void *function = PyLong_AsVoidPtr(address);
+    void *pointer = function || !PyErr_Occurred() ? PyLong_AsVoidPtr(argument) : NULL;
+    if (PyErr_Occurred())
+        return NULL;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (!context)
+        return NULL;
+    void *result = NULL;
+    vlc_error error = VLC_ERROR_INIT;
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = vlc_run(context, (vlc_function)function, pointer, &result, &error);
+    Py_END_ALLOW_THREADS
+    vlci_context_unuse(cast(self));
+    return status == VLC_OK ? PyLong_FromVoidPtr(result) : vlci_raise(&error);
+}
+
+static PyObject *context_resize(PyObject *self, PyObject *cpus)
+{
+    uint32_t *numbers;
+    size_t count;
+    if (cpu_array(cpus, &numbers, &count) < 0)
+        return NULL;
+    PyObject *result = NULL;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (context) {
+        vlc_error error = VLC_ERROR_INIT;
+        int status;
+        Py_BEGIN_ALLOW_THREADS
+        status = vlc_resize(context, numbers, count, &error);
+        Py_END_ALLOW_THREADS
+        vlci_context_unuse(cast(self));
+        result = none_or_raise(status, &error);
+    }
+    PyMem_Free(numbers);
+    return result;
+}
+
+static PyObject *context_cpus(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    vlc_context *context = reach(self);
+    if (!context)
+        return NULL;
+    size_t capacity = vlc_cpus(context, NULL, 0), count;
+    uint32_t *numbers = PyMem_Calloc(capacity + 1, sizeof *numbers);
+    if (!numbers)
+        return PyErr_NoMemory();
+    count = vlc_cpus(context, numbers, capacity);
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < count && i < capacity; i++) {
+        PyObject *number = PyLong_FromUnsignedLong(numbers[i]);
+        if (!number || PyList_Append(list, number) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(number);
+    }
+    PyMem_Free(numbers);
+    return list;
+}
+
+static PyObject *context_threads(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    vlc_context *context = reach(self);
+    if (!context)
+        return NULL;
+    size_t capacity = vlc_threads(context, NULL, 0) + 16, count; /* some may be born meanwhile */
+    int32_t *ids = PyMem_Calloc(capacity, sizeof *ids);
+    if (!ids)
+        return PyErr_NoMemory();
+    count = vlc_threads(context, ids, capacity);
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < count && i < capacity; i++) {
+        PyObject *number = PyLong_FromLong(ids[i]);
+        if (!number || PyList_Append(list, number) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(number);
+    }
+    PyMem_Free(ids);
+    return list;
+}
+
+static PyObject *context_libraries(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    vlc_context *context = reach(self);
+    PyObject *list = context ? PyList_New(0) : NULL;
+    const char *path;
+    for (size_t i = 0; list && (path = vlc_library_path(context, i)); i++) {
+        PyObject *text = PyUnicode_DecodeFSDefault(path);
+        if (!text || PyList_Append(list, text) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+static PyObject *context_stats(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    vlc_context *context = reach(self);
+    if (!context)
+        return NULL;
+    vlc_stats stats = VLC_STATS_INIT;
+    vlc_error error = VLC_ERROR_INIT;
+    int status;
+    cast(self)->uses++;
+    Py_BEGIN_ALLOW_THREADS
+    status = vlc_get_stats(context, &stats, &error);
+    Py_END_ALLOW_THREADS
+    vlci_context_unuse(cast(self));
+    if (status != VLC_OK)
+        return vlci_raise(&error);
+    const struct {
+        const char *name;
+        unsigned long long value;
+    } figures[] = {
+        {"threads", stats.threads},
+        {"visitors", stats.visitors},
+        {"libraries", stats.libraries},
+        {"cpu_time", stats.cpu_time},
+        {"voluntary_switches", stats.voluntary_switches},
+        {"involuntary_switches", stats.involuntary_switches},
+        {"heap_bytes", stats.heap_bytes},
+        {"mapped_bytes", stats.mapped_bytes},
+        {"library_bytes", stats.library_bytes},
+        {"static_tls_bytes", stats.static_tls_bytes},
+        {"lookups", stats.lookups},
+        {"cached", stats.cached},
+        {"keys", stats.keys},
+    };
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict && i < sizeof figures / sizeof figures[0]; i++) {
+        PyObject *value = PyLong_FromUnsignedLongLong(figures[i].value);
+        if (!value || PyDict_SetItemString(dict, figures[i].name, value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+/* Waits until no method of another thread uses the context without the GIL, `timeout_ms` at most. */
+static bool wait_for_uses(struct vlci_context_object *self, int timeout_ms)
+{
+    const struct timespec pause = {0, 1000000};
+    for (int waited = 0; self->uses && waited < timeout_ms; waited++) {
+        Py_BEGIN_ALLOW_THREADS
+        nanosleep(&pause, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    return !self->uses;
+}
+
+/* What keeps a context from being destroyed, or VLC_OK. */
+static int check_guest(const struct vlci_context_object *self, vlc_error *error)
+{
+    struct vlci_realm *guest = self->guest;
+    if (!guest)
+        return VLC_OK;
+    pthread_mutex_lock(&guest->lock);
+    enum vlci_life life = guest->life;
+    pthread_mutex_unlock(&guest->lock);
+    if (life != VLCI_STOPPED)
+        return vlci_fail(error, VLC_MISUSE, guest->name,
+                         "cannot destroy the context \"%s\": its Python still runs. Stop the interpreter first.",
+                         guest->name);
+    size_t lent = atomic_load(&guest->lent);
+    if (lent)
+        return vlci_fail(error, VLC_BUSY, guest->name,
+                         "cannot destroy the context \"%s\": %zu of its arrays are still held outside. Drop or copy "
+                         "them, and close it again.",
+                         guest->name, lent);
+    return VLC_OK;
+}
+
+static PyObject *context_destroy(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"timeout_ms", NULL};
+    struct vlci_context_object *self = cast(object);
+    int timeout_ms = -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:destroy", names, &timeout_ms))
+        return NULL;
+    if (!self->context)
+        Py_RETURN_NONE;
+    vlc_error error = VLC_ERROR_INIT;
+    if (check_guest(self, &error) != VLC_OK)
+        return vlci_raise(&error);
+    self->closed = true;
+    if (!wait_for_uses(self, timeout_ms < 0 ? DEFAULT_TIMEOUT_MS : timeout_ms)) {
+        vlci_fail(&error, VLC_BUSY, vlc_name(self->context),
+                  "cannot destroy the context \"%s\": %u calls of other threads are still inside. End them, and "
+                  "close it again.",
+                  vlc_name(self->context), self->uses);
+        return vlci_raise(&error);
+    }
+    vlc_context *context = self->context;
+    self->context = NULL; /* nobody may reach it while it goes */
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = vlc_destroy(context, timeout_ms, &error);
+    Py_END_ALLOW_THREADS
+    if (status != VLC_OK) {
+        self->context = context;
+        return vlci_raise(&error);
+    }
+    if (self->guest)
+        vlci_leases_forget(self->guest);
+    Py_RETURN_NONE;
+}
+
+static PyObject *context_get_name(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(cast(self)->name);
+}
+
+PyObject *vlci_context_type_new(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"load", context_load, METH_VARARGS, "load(file, flags)\n--\n\nLoads a library; gives its handle."},
+        {"symbol", context_symbol, METH_VARARGS,
+         "symbol(library, name)\n--\n\nAddress of a symbol; library 0 means the context's global scope."},
+        {"enter", context_enter, METH_NOARGS, "enter()\n--\n\nEnters the context on this thread."},
+        {"leave", context_leave, METH_NOARGS, "leave()\n--\n\nLeaves it again."},
+        {"submit", (PyCFunction)(void (*)(void))context_submit, METH_VARARGS | METH_KEYWORDS,
+         "submit(function, thread=-1)\n--\n\nRuns a host callable on a thread of the context's pool, inside the "
+         "context, with the host's GIL."},
+        {"call_address", context_call_address, METH_VARARGS,
+         "call_address(address, argument)\n--\n\nRuns a native void *(*)(void *) on this thread, without the GIL."},
+        {"resize", context_resize, METH_O, "resize(cpus)\n--\n\nGives the context other CPUs."},
+        {"cpus", context_cpus, METH_NOARGS, "cpus()\n--\n\nThe CPUs of its slice, ascending."},
+        {"threads", context_threads, METH_NOARGS, "threads()\n--\n\nIds of its living threads."},
+        {"libraries", context_libraries, METH_NOARGS, "libraries()\n--\n\nPaths of its libraries, as loaded."},
+        {"stats", context_stats, METH_NOARGS, "stats()\n--\n\nThe figures of vlc_stats."},
+        {"destroy", (PyCFunction)(void (*)(void))context_destroy, METH_VARARGS | METH_KEYWORDS,
+         "destroy(timeout_ms=-1)\n--\n\nEnds the context. Again: nothing."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyGetSetDef members[] = {
+        {"name", context_get_name, NULL, "Unique among open contexts.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_doc, "A vlc_context. Methods release the GIL while they wait or load."},
+        {Py_tp_new, context_new},
+        {Py_tp_dealloc, context_dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, members},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "vlcs._core._native.Context",
+        .basicsize = sizeof(struct vlci_context_object),
+        .flags = Py_TPFLAGS_DEFAULT,
+        .slots = slots,
+    };
+    return PyType_FromModuleAndSpec(module, &spec, NULL);
+}

@@ -1,0 +1,14 @@
+/* The module _vlcs_host: what a guest sees of its host.
+ *
+ *   settings   bytes, as given to the Interpreter
+ *   write(fd, text) -> int   hands text to the host's sys.stdout (1) or sys.stderr (2)
+ */
+#ifndef VLCI_HOST_MODULE_H
+#define VLCI_HOST_MODULE_H
+
+#include "realm.h"
+
+/* Makes the module in a guest, under its GIL. -1: an exception is set there. */
+int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssize_t size);
+
+#endif

@@ -1,0 +1,270 @@
+#include "lease.h"
+
+#include <stdlib.h>
+
+#include "status.h"
+
+struct vlci_source {
+    struct vlci_realm *owner;
+    Py_buffer view; /* filled in place: exporters keep pointers into it */
+    atomic_uint references;
+    struct vlci_source *next; /* in owner->released */
+};
+
+/* What an object of the Lease type holds; in our memory, since the object's goes with its realm. */
+struct vlci_lease {
+    struct vlci_realm *holder;
+    struct vlci_span span;
+    struct vlci_lease *next, *previous; /* in holder->leases */
+};
+
+/* Layout of the object, the same in every CPython with a GIL: a PyObject's head, and ours. */
+struct lease_object {
+    Py_ssize_t references;
+    void *type;
+    struct vlci_lease *lease;
+};
+
+/* Of a holder's leases, how many of the newest are asked whether they cover an exported buffer. A
+ * miss only costs one more link in the chain that keeps the memory alive. */
+enum { SEARCH_DEPTH = 64 };
+
+/* From this size on, what a guest gets back is freed at once by a job on its home thread; less waits
+ * for the next call, which is cheaper than waking a thread. */
+enum { PROMPT_BYTES = 1 << 20 };
+
+static void free_source(struct vlci_source *source)
+{
+    source->owner->api.PyBuffer_Release(&source->view);
+    vlci_realm_release(source->owner);
+    free(source);
+}
+
+void vlci_sources_settle(struct vlci_realm *realm)
+{
+    if (!atomic_load_explicit(&realm->released, memory_order_relaxed))
+        return;
+    struct vlci_source *source = atomic_exchange(&realm->released, NULL);
+    vlci_object *type, *value, *traceback;
+    realm->api.PyErr_Fetch(&type, &value, &traceback); /* destructors run below */
+    while (source) {
+        struct vlci_source *next = source->next;
+        free_source(source);
+        source = next;
+    }
+    realm->api.PyErr_Restore(type, value, traceback);
+}
+
+static int settle_host(void *realm)
+{
+    atomic_store(&((struct vlci_realm *)realm)->settling, false);
+    vlci_sources_settle(realm);
+    return 0;
+}
+
+static void *settle_guest(void *argument)
+{
+    struct vlci_realm *realm = argument;
+    vlc_error error = VLC_ERROR_INIT;
+    atomic_store(&realm->settling, false);
+    if (vlci_realm_begin(realm, &error) == VLC_OK) {
+        vlci_detach(realm, vlci_attach(realm));
+        vlci_realm_end(realm);
+    }
+    vlci_realm_release(realm);
+    return NULL;
+}
+
+/* Has the owner free what was queued, soon and on a thread of its own. */
+static bool ask_to_settle(struct vlci_realm *owner)
+{
+    vlc_error error = VLC_ERROR_INIT;
+    if (vlci_realm_begin(owner, &error) != VLC_OK)
+        return false;
+    bool asked;
+    if (!owner->context) {
+        asked = owner->api.Py_AddPendingCall(settle_host, owner) == 0;
+    } else {
+        vlci_realm_retain(owner);
+        asked = vlc_submit_on(owner->context, 0, settle_guest, owner, NULL, &error) == VLC_OK;
+        if (!asked)
+            vlci_realm_release(owner);
+    }
+    vlci_realm_end(owner);
+    return asked;
+}
+
+void vlci_span_drop(struct vlci_span *span)
+{
+    struct vlci_source *source = span->source;
+    span->source = NULL;
+    if (!source || atomic_fetch_sub(&source->references, 1) != 1)
+        return;
+    struct vlci_realm *owner = source->owner;
+    bool prompt = source->view.len >= PROMPT_BYTES || !owner->context;
+    vlci_realm_retain(owner);
+    source->next = atomic_load(&owner->released);
+    while (!atomic_compare_exchange_weak(&owner->released, &source->next, source))
+        ;
+    atomic_fetch_sub(&owner->lent, 1);
+    if (prompt && !atomic_exchange(&owner->settling, true) && !ask_to_settle(owner))
+        atomic_store(&owner->settling, false); /* the next call settles */
+    vlci_realm_release(owner);
+}
+
+/* The lease of `realm` that covers the memory, as a span on its source. */
+static bool find_lease(struct vlci_realm *realm, struct vlci_span *span)
+{
+    bool found = false;
+    const char *data = span->data;
+    pthread_mutex_lock(&realm->lock);
+    struct vlci_lease *lease = realm->leases;
+    for (int i = 0; i < SEARCH_DEPTH && lease; i++, lease = lease->next) {
+        const char *start = lease->span.data;
+        if (data >= start && data + span->size <= start + lease->span.size) {
+            span->source = lease->span.source;
+            span->readonly |= lease->span.readonly;
+            atomic_fetch_add(&span->source->references, 1);
+            found = true;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&realm->lock);
+    return found;
+}
+
+int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, vlci_object *exporter)
+{
+    struct vlci_source *source = calloc(1, sizeof *source);
+    if (!source) {
+        realm->api.PyErr_NoMemory();
+        return -1;
+    }
+    if (realm->api.PyObject_GetBuffer(exporter, &source->view, PyBUF_ANY_CONTIGUOUS) < 0) {
+        free(source);
+        return -1;
+    }
+    *span = (struct vlci_span){source, source->view.buf, source->view.len, source->view.readonly};
+    if (span->size > 0 && find_lease(realm, span)) {
+        realm->api.PyBuffer_Release(&source->view);
+        free(source);
+        return 0;
+    }
+    source->owner = realm;
+    vlci_realm_retain(realm);
+    atomic_init(&source->references, 1);
+    atomic_fetch_add(&realm->lent, 1);
+    return 0;
+}
+
+static void free_lease(struct vlci_lease *lease)
+{
+    struct vlci_realm *holder = lease->holder;
+    pthread_mutex_lock(&holder->lock);
+    if (lease->previous)
+        lease->previous->next = lease->next;
+    else
+        holder->leases = lease->next;
+    if (lease->next)
+        lease->next->previous = lease->previous;
+    pthread_mutex_unlock(&holder->lock);
+    vlci_span_drop(&lease->span);
+    vlci_realm_release(holder);
+    free(lease);
+}
+
+vlci_object *vlci_lease_new(struct vlci_realm *holder, const struct vlci_span *span)
+{
+    struct vlci_lease *lease = malloc(sizeof *lease);
+    if (!lease)
+        return holder->api.PyErr_NoMemory();
+    vlci_object *object = holder->api.PyType_GenericAlloc(holder->lease_type, 0);
+    if (!object) {
+        free(lease);
+        return NULL;
+    }
+    atomic_fetch_add(&span->source->references, 1);
+    vlci_realm_retain(holder);
+    *lease = (struct vlci_lease){.holder = holder, .span = *span};
+    pthread_mutex_lock(&holder->lock);
+    lease->next = holder->leases;
+    if (lease->next)
+        lease->next->previous = lease;
+    holder->leases = lease;
+    pthread_mutex_unlock(&holder->lock);
+    ((struct lease_object *)object)->lease = lease;
+    return object;
+}
+
+void vlci_leases_forget(struct vlci_realm *realm)
+{
+    while (realm->leases)
+        free_lease(realm->leases);
+    struct vlci_source *source = atomic_exchange(&realm->released, NULL);
+    while (source) {
+        struct vlci_source *next = source->next;
+        vlci_realm_release(source->owner);
+        free(source);
+        source = next;
+    }
+}
+
+static void lease_dealloc(PyObject *self)
+{
+    struct lease_object *object = (struct lease_object *)self;
+    struct vlci_realm *holder = object->lease->holder;
+    const struct vlci_api *api = &holder->api;
+    vlci_realm_retain(holder);
+    vlci_object *type = api->PyObject_Type((vlci_object *)self);
+    free_lease(object->lease);
+    vlci_sources_settle(holder); /* where the memory was the holder's own, sent back to it */
+    api->PyObject_Free(self);
+    api->Py_DecRef(type); /* PyObject_Type's */
+    api->Py_DecRef(type); /* the object's */
+    vlci_realm_release(holder);
+}
+
+static int lease_get_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+    const struct vlci_lease *lease = ((struct lease_object *)self)->lease;
+    return lease->holder->api.PyBuffer_FillInfo(view, (vlci_object *)self, lease->span.data, lease->span.size,
+                                                lease->span.readonly, flags);
+}
+
+static PyObject *lease_get_readonly(PyObject *self, void *unused)
+{
+    (void)unused;
+    const struct vlci_lease *lease = ((struct lease_object *)self)->lease;
+    return (PyObject *)lease->holder->api.PyBool_FromLong(lease->span.readonly);
+}
+
+static PyObject *lease_get_nbytes(PyObject *self, void *unused)
+{
+    (void)unused;
+    const struct vlci_lease *lease = ((struct lease_object *)self)->lease;
+    return (PyObject *)lease->holder->api.PyLong_FromSsize_t(lease->span.size);
+}
+
+vlci_object *vlci_lease_type_new(const struct vlci_api *api)
+{
+    static PyGetSetDef members[] = {
+        {"readonly", lease_get_readonly, NULL, "Whether the owner forbids writing.", NULL},
+        {"nbytes", lease_get_nbytes, NULL, "Size in bytes.", NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_doc, "A buffer of another interpreter, shared and not copied (buffer protocol, 1-d bytes).\n\n"
+                    "Keeps its owner alive there; the owner is released by its own interpreter."},
+        {Py_tp_dealloc, lease_dealloc},
+        {Py_tp_getset, members},
+        {Py_bf_getbuffer, lease_get_buffer},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "vlcs._core._native.Lease",
+        .basicsize = sizeof(struct lease_object),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    return api->PyType_FromSpec(&spec);
+}

@@ -1,0 +1,42 @@
+/* Memory of one realm, looked at from another, shared and not copied.
+ *
+ * A source is a buffer that its owner exported (`Py_buffer`, taken under the owner's GIL). A lease is
+ * a holder's Python object on a part of a source: a read or read-write buffer of bytes. A source
+ * lives while a lease on it does; then it is queued for its owner, who frees it under his own GIL.
+ * What a holder sends on is a lease on the same source, so the memory of a chain of calls is pinned
+ * by its owner alone.
+ */
+#ifndef VLCI_LEASE_H
+#define VLCI_LEASE_H
+
+#include "realm.h"
+
+/* A part of a source, on its way between two realms; holds a reference on the source. */
+struct vlci_span {
+    struct vlci_source *source;
+    void *data;
+    Py_ssize_t size;
+    int readonly;
+};
+
+/* Makes the Lease type of an interpreter (its realm's lease_type). Under its GIL; NULL: an exception is set there. */
+vlci_object *vlci_lease_type_new(const struct vlci_api *api);
+
+/* Exports a contiguous buffer of `realm`, under its GIL. -1: an exception is set there. */
+int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, vlci_object *exporter);
+
+/* Gives up the span's reference. Any thread, with any GIL or none. */
+void vlci_span_drop(struct vlci_span *span);
+
+/* A Lease object of `holder` on the span, under the holder's GIL; the span keeps its own reference.
+ * NULL: an exception is set there. */
+vlci_object *vlci_lease_new(struct vlci_realm *holder, const struct vlci_span *span);
+
+/* Frees what nobody holds any more, under the realm's GIL. */
+void vlci_sources_settle(struct vlci_realm *realm);
+
+/* Gives up every lease that a realm holds, and its own sources that wait to be freed: its interpreter
+ * is finalised and its memory unmapped. */
+void vlci_leases_forget(struct vlci_realm *realm);
+
+#endif

@@ -1,0 +1,167 @@
+/* vlcs._core._native: the only door between Python and libvlcs.so. */
+#include "native.h"
+
+#include <time.h>
+
+#include "lease.h"
+#include "status.h"
+
+enum { EXIT_WAIT_MS = 500 };
+
+static PyObject *module_limits(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    vlc_limits limits = {.size = sizeof limits};
+    vlc_error error = VLC_ERROR_INIT;
+    if (vlc_get_limits(&limits, &error) != VLC_OK)
+        return vlci_raise(&error);
+    return Py_BuildValue("{sIsKsKsKsK}", "contexts", (unsigned)limits.contexts, "static_tls_total",
+                         (unsigned long long)limits.static_tls_total, "static_tls_used",
+                         (unsigned long long)limits.static_tls_used, "mappings",
+                         (unsigned long long)limits.mappings, "mappings_max",
+                         (unsigned long long)limits.mappings_max);
+}
+
+static PyObject *module_context_name_of(PyObject *module, PyObject *address)
+{
+    (void)module;
+    void *pointer = PyLong_AsVoidPtr(address);
+    if (!pointer && PyErr_Occurred())
+        return NULL;
+    vlc_context *context = vlc_context_of(pointer);
+    if (!context)
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(vlc_name(context));
+}
+
+/* At exit, after the contexts were closed: what a remaining guest thread prints goes to the file
+ * descriptor, and what it gives back is left alone, since taking the GIL of an interpreter that is
+ * being finalised ends the thread in the middle of the guest's code. */
+static PyObject *module_close_host(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    struct vlci_realm *host = vlci_host();
+    PyThreadState *state = PyEval_SaveThread();
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += EXIT_WAIT_MS * 1000000L;
+    end.tv_sec += end.tv_nsec / 1000000000L;
+    end.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&host->lock);
+    host->life = VLCI_STOPPING;
+    while (host->inside && pthread_cond_timedwait(&host->changed, &host->lock, &end) == 0)
+        ;
+    pthread_mutex_unlock(&host->lock);
+    PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
+
+/* Registered now, so that it runs after what the package registers later. */
+static int close_host_at_exit(PyObject *module)
+{
+    PyObject *function = PyObject_GetAttrString(module, "_close_host");
+    PyObject *atexit = function ? PyImport_ImportModule("atexit") : NULL;
+    PyObject *result = atexit ? PyObject_CallMethod(atexit, "register", "O", function) : NULL;
+    Py_XDECREF(result);
+    Py_XDECREF(atexit);
+    Py_XDECREF(function);
+    return result ? 0 : -1;
+}
+
+static int check_library(void)
+{
+    if (vlc_abi_version() != VLC_ABI_VERSION) {
+        PyErr_Format(PyExc_ImportError,
+                     "vlcs cannot use this libvlcs.so: it has ABI version %u, and the extension module was built "
+                     "for %u. Install vlcs again, so that both are of one build.",
+                     vlc_abi_version(), VLC_ABI_VERSION);
+        return -1;
+    }
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError, "vlcs works in the main interpreter only: PyGILState, by which other "
+                                           "threads enter, knows no other. Import it there.");
+        return -1;
+    }
+    return 0;
+}
+
+static int module_exec(PyObject *module)
+{
+    struct vlci_module *state = vlci_module_state(module);
+    if (check_library() < 0)
+        return -1;
+    struct vlci_realm *host = vlci_host();
+    if (!host) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (!host->lease_type) {
+        host->lease_type = vlci_lease_type_new(&host->api); /* stays as long as the process */
+        if (!host->lease_type)
+            return -1;
+    }
+    state->context_type = vlci_context_type_new(module);
+    state->interpreter_type = state->context_type ? vlci_interpreter_type_new(module) : NULL;
+    if (!state->interpreter_type || PyModule_AddObjectRef(module, "Context", state->context_type) < 0 ||
+        PyModule_AddObjectRef(module, "Interpreter", state->interpreter_type) < 0 ||
+        PyModule_AddObjectRef(module, "Lease", (PyObject *)host->lease_type) < 0 ||
+        PyModule_AddIntConstant(module, "ABI_VERSION", VLC_ABI_VERSION) < 0)
+        return -1;
+    return close_host_at_exit(module);
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    struct vlci_module *state = vlci_module_state(module);
+    Py_VISIT(state->context_type);
+    Py_VISIT(state->interpreter_type);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    struct vlci_module *state = vlci_module_state(module);
+    Py_CLEAR(state->context_type);
+    Py_CLEAR(state->interpreter_type);
+    return 0;
+}
+
+static void module_free(void *module)
+{
+    module_clear(module);
+}
+
+static PyMethodDef module_methods[] = {
+    {"limits", module_limits, METH_NOARGS,
+     "limits()\n--\n\nFigures of the whole process: contexts, static_tls_total and _used (bytes), mappings, "
+     "mappings_max."},
+    {"context_name_of", module_context_name_of, METH_O,
+     "context_name_of(address)\n--\n\nName of the context whose library holds the address; 0: that this thread is "
+     "inside of."},
+    {"_close_host", module_close_host, METH_NOARGS, "_close_host()\n--\n\nLets no guest call the host any more."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "vlcs._core._native",
+    .m_doc = "The only door between Python and libvlcs.so.",
+    .m_size = sizeof(struct vlci_module),
+    .m_methods = module_methods,
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+struct vlci_module *vlci_module_state(PyObject *module)
+{
+    return PyModule_GetState(module);
+}
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&definition);
+}

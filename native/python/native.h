@@ -1,0 +1,30 @@
+/* What the types of the extension module share. */
+#ifndef VLCI_NATIVE_H
+#define VLCI_NATIVE_H
+
+#include "realm.h"
+
+/* The module's state. */
+struct vlci_module {
+    PyObject *context_type;
+    PyObject *interpreter_type;
+};
+
+struct vlci_context_object {
+    PyObject_HEAD
+    vlc_context *context;     /* NULL once it is destroyed */
+    PyObject *name;
+    struct vlci_realm *guest; /* its interpreter, running or stopped; or NULL */
+    unsigned uses;            /* methods that use `context` without the GIL; guarded by it */
+    bool closed;              /* vlc_destroy was called: no method but destroy enters any more */
+};
+
+struct vlci_module *vlci_module_state(PyObject *module);
+PyObject *vlci_context_type_new(PyObject *module);
+PyObject *vlci_interpreter_type_new(PyObject *module);
+
+/* The context, kept from being destroyed until vlci_context_unuse; NULL with StateError when it is closed. */
+vlc_context *vlci_context_use(struct vlci_context_object *self);
+void vlci_context_unuse(struct vlci_context_object *self);
+
+#endif

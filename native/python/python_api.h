@@ -1,0 +1,108 @@
+/* The C API of a Python as a table of functions found by name.
+ *
+ * A guest is another CPython, perhaps of another version, in the same process. What the headers
+ * define as macros, inline functions or data (Py_INCREF, Py_None, PyList_Type) belongs to the host's
+ * Python and must never meet a guest's object. So objects of either side are opaque here, and all
+ * that is done to them goes through the table of their own interpreter. The host has the same table,
+ * filled with its own functions, so that code for "an interpreter" is written once.
+ */
+#ifndef VLCI_PYTHON_API_H
+#define VLCI_PYTHON_API_H
+
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "include/vlcs.h"
+
+typedef struct vlci_object vlci_object;             /* an object of some interpreter */
+typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some interpreter */
+
+/* X(result, name, arguments): needed on both sides; in the limited API, so the host's are linked. */
+#define VLCI_API_SHARED(X)                                                                                   \
+    X(int, Py_AddPendingCall, (int (*)(void *), void *))                                                     \
+    X(void, Py_DecRef, (vlci_object *))                                                                      \
+    X(void, Py_IncRef, (vlci_object *))                                                                      \
+    X(void, PyBuffer_Release, (Py_buffer *))                                                                 \
+    X(int, PyBuffer_FillInfo, (Py_buffer *, vlci_object *, void *, Py_ssize_t, int, int))                    \
+    X(void, PyErr_Fetch, (vlci_object **, vlci_object **, vlci_object **))                                   \
+    X(vlci_object *, PyErr_NoMemory, (void))                                                                 \
+    X(void, PyErr_Restore, (vlci_object *, vlci_object *, vlci_object *))                                    \
+    X(void, PyEval_RestoreThread, (vlci_thread_state *))                                                     \
+    X(vlci_thread_state *, PyEval_SaveThread, (void))                                                        \
+    X(int, PyGILState_Ensure, (void))                                                                        \
+    X(vlci_thread_state *, PyGILState_GetThisThreadState, (void))                                            \
+    X(void, PyGILState_Release, (int))                                                                       \
+    X(void *, PyInterpreterState_Get, (void))                                                                \
+    X(vlci_object *, PyLong_FromSsize_t, (Py_ssize_t))                                                       \
+    X(vlci_object *, PyBool_FromLong, (long))                                                                \
+    X(void, PyObject_Free, (void *))                                                                         \
+    X(int, PyObject_GetBuffer, (vlci_object *, Py_buffer *, int))                                            \
+    X(vlci_object *, PyObject_Type, (vlci_object *))                                                         \
+    X(void, PyThreadState_Clear, (vlci_thread_state *))                                                      \
+    X(void, PyThreadState_Delete, (vlci_thread_state *))                                                     \
+    X(vlci_thread_state *, PyThreadState_New, (void *))                                                      \
+    X(vlci_object *, PyType_FromSpec, (PyType_Spec *))                                                       \
+    X(vlci_object *, PyType_GenericAlloc, (vlci_object *, Py_ssize_t))
+
+/* Needed of guests only. */
+#define VLCI_API_GUEST(X)                                                                                    \
+    X(vlci_object *, Py_CompileString, (const char *, const char *, int))                                    \
+    X(int, Py_FinalizeEx, (void))                                                                            \
+    X(const char *, Py_GetVersion, (void))                                                                   \
+    X(void, Py_InitializeEx, (int))                                                                          \
+    X(int, Py_IsInitialized, (void))                                                                         \
+    X(int, PyBytes_AsStringAndSize, (vlci_object *, char **, Py_ssize_t *))                                  \
+    X(vlci_object *, PyBytes_FromStringAndSize, (const char *, Py_ssize_t))                                  \
+    X(vlci_object *, PyDict_GetItemString, (vlci_object *, const char *))                                    \
+    X(int, PyDict_SetItemString, (vlci_object *, const char *, vlci_object *))                               \
+    X(void, PyErr_Clear, (void))                                                                             \
+    X(int, PyErr_GivenExceptionMatches, (vlci_object *, vlci_object *))                                      \
+    X(void, PyErr_NormalizeException, (vlci_object **, vlci_object **, vlci_object **))                      \
+    X(void, PyErr_SetString, (vlci_object *, const char *))                                                  \
+    X(vlci_object *, PyEval_EvalCode, (vlci_object *, vlci_object *, vlci_object *))                         \
+    X(vlci_object *, PyEval_GetBuiltins, (void))                                                             \
+    X(vlci_object *, PyImport_AddModule, (const char *))                                                     \
+    X(int, PyList_Append, (vlci_object *, vlci_object *))                                                    \
+    X(vlci_object *, PyList_GetItem, (vlci_object *, Py_ssize_t))                                            \
+    X(vlci_object *, PyList_New, (Py_ssize_t))                                                               \
+    X(Py_ssize_t, PyList_Size, (vlci_object *))                                                              \
+    X(long, PyLong_AsLong, (vlci_object *))                                                                  \
+    X(vlci_object *, PyModule_GetDict, (vlci_object *))                                                      \
+    X(vlci_object *, PyObject_CallObject, (vlci_object *, vlci_object *))                                    \
+    X(vlci_object *, PyObject_GetAttrString, (vlci_object *, const char *))                                  \
+    X(Py_ssize_t, PyObject_Size, (vlci_object *))                                                            \
+    X(vlci_object *, PyObject_Str, (vlci_object *))                                                          \
+    X(int, PySys_SetObject, (const char *, vlci_object *))                                                   \
+    X(int, PyThreadState_SetAsyncExc, (unsigned long, vlci_object *))                                        \
+    X(vlci_object *, PyTuple_GetItem, (vlci_object *, Py_ssize_t))                                           \
+    X(vlci_object *, PyTuple_New, (Py_ssize_t))                                                              \
+    X(int, PyTuple_SetItem, (vlci_object *, Py_ssize_t, vlci_object *))                                      \
+    X(Py_ssize_t, PyTuple_Size, (vlci_object *))                                                             \
+    X(const char *, PyUnicode_AsUTF8AndSize, (vlci_object *, Py_ssize_t *))                                  \
+    X(vlci_object *, PyUnicode_DecodeUTF8, (const char *, Py_ssize_t, const char *))
+
+/* Left out of the headers of some version, or about to be; NULL where a guest has none. */
+#define VLCI_API_OPTIONAL(X)                                                                                 \
+    X(void, Py_SetProgramName, (const wchar_t *))
+
+struct vlci_api {
+#define VLCI_API_MEMBER(result, name, arguments) result(*name) arguments;
+    VLCI_API_SHARED(VLCI_API_MEMBER)
+    VLCI_API_GUEST(VLCI_API_MEMBER)
+    VLCI_API_OPTIONAL(VLCI_API_MEMBER)
+#undef VLCI_API_MEMBER
+};
+
+/* The functions of this process's own Python; those that only guests need stay NULL. */
+void vlci_api_of_host(struct vlci_api *api);
+
+/* Finds a guest's functions in `libpython`. Fails with VLC_LOAD_FAILED, naming the first that is missing. */
+int vlci_api_of_guest(struct vlci_api *api, vlc_context *context, vlc_library *libpython, vlc_error *error);
+
+/* Where a guest's data symbol lies (a global setting of C Python), or NULL. */
+void *vlci_api_datum(vlc_context *context, vlc_library *libpython, const char *name);
+
+#endif

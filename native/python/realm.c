@@ -1,0 +1,228 @@
+#include "realm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lease.h"
+#include "status.h"
+
+/* A thread's state in a realm that it is a visitor of: whose threads belong to someone else. */
+struct vlci_visit {
+    struct vlci_realm *realm;
+    vlci_thread_state *state;
+    struct vlci_visit *next; /* of the same thread; once that has ended, in realm->departed */
+};
+
+static pthread_key_t visits_key; /* the thread's list, for its destructor */
+static pthread_once_t visits_once = PTHREAD_ONCE_INIT;
+static int visits_error;
+
+static void free_visits(struct vlci_visit *visit)
+{
+    while (visit) {
+        struct vlci_visit *next = visit->next;
+        vlci_realm_release(visit->realm);
+        free(visit);
+        visit = next;
+    }
+}
+
+/* Runs as a visiting thread ends. No GIL may be taken here (its holder may wait for this thread), so
+ * the states are left for the next visitor of their realm. */
+static void depart(void *list)
+{
+    for (struct vlci_visit *visit = list, *next; visit; visit = next) {
+        struct vlci_realm *realm = visit->realm;
+        next = visit->next;
+        visit->next = NULL;
+        pthread_mutex_lock(&realm->lock);
+        bool stopped = realm->life == VLCI_STOPPED;
+        if (!stopped) {
+            visit->next = atomic_load(&realm->departed);
+            atomic_store(&realm->departed, visit);
+        }
+        pthread_mutex_unlock(&realm->lock);
+        if (stopped)
+            free_visits(visit);
+    }
+}
+
+static struct vlci_visit *take_departed(struct vlci_realm *realm)
+{
+    pthread_mutex_lock(&realm->lock);
+    struct vlci_visit *visits = atomic_exchange(&realm->departed, NULL);
+    pthread_mutex_unlock(&realm->lock);
+    return visits;
+}
+
+/* Drops a thread's records of interpreters that have been finalised, and their states with them. */
+static struct vlci_visit *prune(struct vlci_visit *visits)
+{
+    struct vlci_visit *kept = NULL;
+    for (struct vlci_visit *visit = visits, *next; visit; visit = next) {
+        next = visit->next;
+        pthread_mutex_lock(&visit->realm->lock);
+        bool stopped = visit->realm->life == VLCI_STOPPED;
+        pthread_mutex_unlock(&visit->realm->lock);
+        visit->next = stopped ? NULL : kept;
+        if (stopped)
+            free_visits(visit);
+        else
+            kept = visit;
+    }
+    return kept;
+}
+
+static void make_key(void)
+{
+    visits_error = pthread_key_create(&visits_key, depart);
+}
+
+/* This thread's first visit: PyGILState makes its thread state. One count of it is ours, so that
+ * later pairs of Ensure and Release find it and leave it. Where memory runs out, nothing is kept. */
+static void arrive(struct vlci_realm *realm)
+{
+    pthread_once(&visits_once, make_key);
+    struct vlci_visit *visit = visits_error ? NULL : malloc(sizeof *visit);
+    if (!visit)
+        return;
+    visit->realm = realm;
+    visit->next = prune(pthread_getspecific(visits_key));
+    if (pthread_setspecific(visits_key, visit)) {
+        /* Only where the thread had no list yet, so there is none to lose. */
+        free(visit);
+        return;
+    }
+    vlci_realm_retain(realm);
+    realm->api.PyGILState_Ensure();
+    visit->state = realm->api.PyGILState_GetThisThreadState();
+    realm->api.PyEval_SaveThread();
+}
+
+/* Deletes the thread states of threads that have ended; on a thread that has one itself. */
+static void bury(struct vlci_realm *realm)
+{
+    vlci_thread_state *own = realm->api.PyGILState_GetThisThreadState();
+    if (!own || !atomic_load_explicit(&realm->departed, memory_order_relaxed))
+        return;
+    vlci_thread_state *undertaker = realm->api.PyThreadState_New(realm->interpreter);
+    if (!undertaker)
+        return;
+    struct vlci_visit *departed = take_departed(realm);
+    /* Under a state of its own: from 3.12, deleting any state makes PyGILState forget the calling
+     * thread's, and it is remembered again when it next becomes the current one. */
+    realm->api.PyEval_RestoreThread(undertaker);
+    /* After a fork the interpreter has already deleted the states of the parent's other threads. */
+    if (realm->process == getpid()) {
+        for (struct vlci_visit *visit = departed; visit; visit = visit->next) {
+            realm->api.PyThreadState_Clear(visit->state);
+            realm->api.PyThreadState_Delete(visit->state);
+        }
+    }
+    realm->api.PyThreadState_Clear(undertaker);
+    realm->api.PyEval_SaveThread();
+    realm->api.PyThreadState_Delete(undertaker);
+    realm->api.PyEval_RestoreThread(own);
+    realm->api.PyEval_SaveThread();
+    free_visits(departed);
+}
+
+int vlci_attach(struct vlci_realm *realm)
+{
+    if (!realm->api.PyGILState_GetThisThreadState())
+        arrive(realm);
+    bury(realm);
+    int token = realm->api.PyGILState_Ensure();
+    vlci_sources_settle(realm);
+    return token;
+}
+
+void vlci_detach(struct vlci_realm *realm, int token)
+{
+    vlci_sources_settle(realm);
+    realm->api.PyGILState_Release(token);
+}
+
+int vlci_realm_begin(struct vlci_realm *realm, vlc_error *error)
+{
+    pthread_mutex_lock(&realm->lock);
+    bool running = realm->life == VLCI_RUNNING;
+    realm->inside += running;
+    pthread_mutex_unlock(&realm->lock);
+    if (running)
+        return VLC_OK;
+    return vlci_fail(error, VLC_MISUSE, realm->name,
+                     "cannot call into the Python of the context \"%s\": it was stopped. Make another context.",
+                     realm->name);
+}
+
+void vlci_realm_end(struct vlci_realm *realm)
+{
+    pthread_mutex_lock(&realm->lock);
+    if (--realm->inside == 0 && realm->life != VLCI_RUNNING)
+        pthread_cond_broadcast(&realm->changed);
+    pthread_mutex_unlock(&realm->lock);
+}
+
+void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life)
+{
+    pthread_mutex_lock(&realm->lock);
+    realm->life = life;
+    pthread_cond_broadcast(&realm->changed);
+    pthread_mutex_unlock(&realm->lock);
+    if (life == VLCI_STOPPED)
+        free_visits(take_departed(realm)); /* their states went with the interpreter */
+}
+
+struct vlci_realm *vlci_realm_new(vlc_context *context)
+{
+    struct vlci_realm *realm = calloc(1, sizeof *realm);
+    if (!realm)
+        return NULL;
+    realm->name = strdup(context ? vlc_name(context) : "host");
+    if (!realm->name) {
+        free(realm);
+        return NULL;
+    }
+    realm->context = context;
+    realm->process = getpid();
+    atomic_init(&realm->references, 1);
+    pthread_mutex_init(&realm->lock, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&realm->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return realm;
+}
+
+void vlci_realm_retain(struct vlci_realm *realm)
+{
+    atomic_fetch_add(&realm->references, 1);
+}
+
+void vlci_realm_release(struct vlci_realm *realm)
+{
+    if (atomic_fetch_sub(&realm->references, 1) != 1)
+        return;
+    pthread_cond_destroy(&realm->changed);
+    pthread_mutex_destroy(&realm->lock);
+    free(realm->name);
+    free(realm);
+}
+
+struct vlci_realm *vlci_host(void)
+{
+    static struct vlci_realm *host; /* for as long as the process lives; written under the host's GIL */
+    if (!host) {
+        struct vlci_realm *realm = vlci_realm_new(NULL);
+        if (!realm)
+            return NULL;
+        vlci_api_of_host(&realm->api);
+        realm->interpreter = PyInterpreterState_Get();
+        realm->life = VLCI_RUNNING;
+        host = realm;
+    }
+    return host;
+}

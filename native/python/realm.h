@@ -1,0 +1,80 @@
+/* A realm: one CPython of this process, the host's or a guest's, as the bridge sees it.
+ *
+ * It counts who is inside, knows which threads have a thread state in it, and holds what is to be
+ * released there. The rule everywhere: a thread holds at most one GIL; it drops the one that it has
+ * before it takes another, so that two realms can never wait for each other.
+ */
+#ifndef VLCI_REALM_H
+#define VLCI_REALM_H
+
+#include "python_api.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct vlci_source;
+struct vlci_lease;
+struct vlci_visit;
+struct vlci_interruptible;
+
+enum vlci_life {
+    VLCI_STARTING,
+    VLCI_RUNNING,
+    VLCI_STOPPING,   /* lets nobody in, and may go back to RUNNING */
+    VLCI_FINALISING, /* Py_FinalizeEx is on its way: no return */
+    VLCI_STOPPED,
+};
+
+struct vlci_realm {
+    struct vlci_api api;
+    vlc_context *context; /* NULL: the host. Outlives the interpreter, not the realm's record */
+    void *interpreter;    /* PyInterpreterState */
+    char *name;           /* of the context */
+    atomic_uint references;
+
+    pthread_mutex_t lock; /* guards life, inside and leases */
+    pthread_cond_t changed;
+    enum vlci_life life;
+    unsigned inside;           /* threads that are, or are about to be, in this interpreter */
+    struct vlci_lease *leases; /* that objects of this realm hold on others' memory; the newest first */
+
+    _Atomic(struct vlci_source *) released; /* nobody holds these any more: to be freed under this GIL */
+    _Atomic(struct vlci_visit *) departed;  /* thread states whose threads have ended; written under lock */
+    atomic_size_t lent;                     /* sources of this realm that someone still holds */
+    atomic_bool settling;                   /* a job that frees them is on its way */
+    pid_t process;                          /* after a fork only the forking thread's states exist */
+
+    vlci_object *lease_type;
+    /* Guests only. */
+    vlci_object *serve;              /* _vlcs_guest.serve */
+    vlci_object *keyboard_interrupt; /* builtins.KeyboardInterrupt */
+    pthread_t home;                  /* the thread that initialised it */
+    struct vlci_interruptible *home_call; /* the call that it is in; guarded by the guest's GIL */
+    PyObject *write;                 /* the host's function behind sys.stdout and sys.stderr */
+};
+
+/* The host's realm, made on first use; NULL without memory. Needs the host's GIL the first time. */
+struct vlci_realm *vlci_host(void);
+
+/* A guest's record, with one reference and no interpreter yet; NULL without memory. */
+struct vlci_realm *vlci_realm_new(vlc_context *context);
+void vlci_realm_retain(struct vlci_realm *realm);
+void vlci_realm_release(struct vlci_realm *realm);
+
+/* Counts this thread in, so that the interpreter stays until vlci_realm_end. VLC_MISUSE unless it
+ * runs. No GIL is needed. */
+int vlci_realm_begin(struct vlci_realm *realm, vlc_error *error);
+void vlci_realm_end(struct vlci_realm *realm);
+
+/* Moves to another life and wakes who waits for it. */
+void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life);
+
+/* Takes the realm's GIL with this thread's own thread state, made on the first visit and kept until
+ * the thread ends, so that the guest's threading.local lasts between calls. Then frees what others
+ * gave back. Between begin and end, without any GIL. */
+int vlci_attach(struct vlci_realm *realm);
+void vlci_detach(struct vlci_realm *realm, int token);
+
+#endif

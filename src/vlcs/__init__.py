@@ -1,0 +1,65 @@
+"""Virtual Library Contexts: private copies of unmodified libraries, each on its slice of the machine.
+
+`VLC` makes a context; `docs/` explains it. Everything public is here, and implementation modules
+are underscored:
+
+- `_core`: contexts, slices, private interpreters, the bridge between them, errors
+- `_cli`: the command `vlcs` (also `python -m vlcs`)
+- `_demo`: `vlcs demo`
+"""
+
+from vlcs._core._errors import (
+    ArgumentError,
+    BusyError,
+    InternalError,
+    LimitError,
+    LoadError,
+    OverlapWarning,
+    PicklingError,
+    RemoteError,
+    StateError,
+    SystemRefusedError,
+    VLCError,
+)
+from vlcs._core._library import Library
+from vlcs._core._module import RemoteObject
+from vlcs._core._stats import Limits, Stats, limits
+from vlcs._core._vlc import VLC, contexts, vlc_create, vlc_destroy, vlc_run
+
+__all__ = [
+    "VLC",
+    "ArgumentError",
+    "BusyError",
+    "InternalError",
+    "Library",
+    "LimitError",
+    "Limits",
+    "LoadError",
+    "OverlapWarning",
+    "PicklingError",
+    "RemoteError",
+    "RemoteObject",
+    "StateError",
+    "Stats",
+    "SystemRefusedError",
+    "VLCError",
+    "contexts",
+    "limits",
+    "vlc_create",
+    "vlc_destroy",
+    "vlc_run",
+]
+
+# So that tracebacks, reprs and pickles say vlcs.LoadError and not where it is written.
+for _name in __all__:
+    globals()[_name].__module__ = "vlcs"
+del _name
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        # Asked for seldom, and importlib.metadata takes longer to import than all of this.
+        from importlib.metadata import version  # noqa: PLC0415
+
+        return version("vlcs")
+    raise AttributeError(f"module 'vlcs' has no attribute {name!r}")

@@ -1,0 +1,274 @@
+"""How values cross into another interpreter and back; its partner there is `_guest.py`.
+
+Values are pickled (protocol 5); arrays and other buffers stay where they are and cross as leases.
+A function that can be imported crosses as its name, others by cloudpickle. The rest of the package
+knows only the class `Bridge`, so that a faster codec can take this one's place.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from vlcs._core._errors import InternalError, PicklingError, RemoteError
+from vlcs._core._gate import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from vlcs._core._native import Interpreter
+
+# What plain pickle gets right by itself: no functions, classes or instances of `__main__` inside.
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
+_CONTAINERS = frozenset({tuple, list, set, frozenset})
+_PLAIN_ITEMS = 1000
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What stands in for an object that stays in its interpreter."""
+
+    kind: str
+    """"module", "class", "function" or "object"."""
+    text: str
+    """Its repr there, shortened."""
+    doc: str | None
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - named as that of concurrent.futures
+    """The traceback of a context's code, as the cause of the exception that came home from there."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}"""'
+
+
+class Bridge:
+    """Calls into one interpreter. Methods may be called by any thread, and run there on that thread.
+
+    Exceptions of the called code come home as they are, with the traceback over there as their
+    `__cause__`; RemoteError where their class cannot be rebuilt here.
+    """
+
+    def __init__(self, interpreter: Interpreter, name: str) -> None:
+        """`name`: the context's, for messages."""
+        self._interpreter = interpreter
+        self._name = name
+        self._perform("a set-up call", ("prepare", _cloudpickle_folder()))
+
+    def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Calls a function there. PicklingError: it, an argument or the result cannot cross."""
+        named = _importable_name(function)
+        if named is not None:
+            return self._perform(function, ("call", named, tuple(args), dict(kwargs)))
+        return self._perform(function, ("call", function, tuple(args), dict(kwargs)), plain=False)
+
+    def call_path(
+        self, module: str, path: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Calls an object there that is found by its name there."""
+        what = ".".join((module, *path)) + "()"
+        return self._perform(what, ("call", (module, tuple(path)), tuple(args), dict(kwargs)))
+
+    def fetch(self, module: str, path: Sequence[str]) -> Any:
+        """Reads an attribute there (with an empty path: imports the module).
+
+        Data comes by value, arrays shared; of what has behaviour (modules, classes, functions, other
+        objects) a Reference comes.
+        """
+        return self._perform(".".join((module, *path)), ("fetch", module, tuple(path)))
+
+    def store(self, module: str, path: Sequence[str], value: Any) -> None:
+        """Sets an attribute there."""
+        what = ".".join((module, *path)) + " = ..."
+        self._perform(what, ("store", module, tuple(path), value))
+
+    def directory(self, module: str, path: Sequence[str]) -> list[str]:
+        """The names of an object's attributes there."""
+        names: list[str] = self._perform(
+            f"dir({'.'.join((module, *path))})", ("directory", module, tuple(path))
+        )
+        return names
+
+    def _perform(self, what: object, request: tuple[Any, ...], *, plain: bool = True) -> Any:
+        buffers: list[pickle.PickleBuffer] = []
+        payload = self._encode(what, request, buffers, plain=plain and _is_plain(request))
+        answer, leases = self._interpreter.call(payload, buffers)
+        return self._decode(what, answer, leases)
+
+    def _encode(
+        self, what: object, request: tuple[Any, ...], buffers: list[pickle.PickleBuffer], *, plain: bool
+    ) -> bytes:
+        try:
+            return _dumps(request, buffers, plain=plain)
+        except Exception as error:
+            part = _culprit(request)
+            raise PicklingError(
+                f"cannot run {describe(what)} in the context {self._name!r}: {part} cannot be pickled "
+                f"({type(error).__name__}: {error}). Pass data that can be, or make the object inside the "
+                "function; nothing was run.",
+                part,
+            ) from error
+
+    def _decode(self, what: object, payload: bytes, leases: Sequence[Any]) -> Any:
+        try:
+            kind, *details = pickle.loads(payload, buffers=leases)
+        except Exception as error:
+            raise PicklingError(
+                f"{describe(what)} has run in the context {self._name!r}, but its result cannot be rebuilt here "
+                f"({type(error).__name__}: {error}). Return plain data or arrays, or install what is missing here.",
+                describe(what),
+            ) from error
+        match kind:
+            case "value":
+                return details[0]
+            case "reference":
+                return Reference(*details)
+            case "error":
+                self._raise(what, *details)
+            case "unpicklable":
+                type_name, why = details
+                raise PicklingError(
+                    f"{describe(what)} has run in the context {self._name!r}, but its result, of type {type_name}, "
+                    f"cannot be pickled ({why}). Return plain data or arrays, and keep such objects in a module "
+                    "of the context.",
+                    type_name,
+                )
+        raise InternalError(f"the context {self._name!r} gave an answer of unknown kind {kind!r}. Please report it.")
+
+    def _raise(
+        self, what: object, pickled: bytes | None, type_name: str, message: str, traceback: str
+    ) -> NoReturn:
+        error: Any = None
+        if pickled is not None:
+            try:
+                error = pickle.loads(pickled)
+            except Exception:  # noqa: BLE001 - rebuilding runs code of any class
+                error = None
+        if not isinstance(error, BaseException):
+            error = RemoteError(
+                f"{describe(what)} in the context {self._name!r} raised {type_name}, which cannot be rebuilt "
+                f"here: {message}",
+                type_name,
+                traceback,
+            )
+        error.__cause__ = RemoteTraceback(traceback)
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame: without the reference there is no cycle
+
+
+def _dumps(value: Any, buffers: list[pickle.PickleBuffer], *, plain: bool) -> bytes:
+    if plain:
+        return pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    import cloudpickle  # noqa: PLC0415 - takes a while to import, and many programs never need it
+
+    pickled: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    return pickled
+
+
+def _importable_name(function: Any) -> tuple[str, tuple[str, ...]] | None:
+    """(module, path) of a function or class that an import finds there, where it is this very object."""
+    if not isinstance(function, FunctionType | BuiltinFunctionType | type):
+        return None
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module == "__main__":
+        return None
+    found: Any = sys.modules.get(module)
+    if getattr(found, "__spec__", None) is None or _is_by_value(module):
+        return None  # made at run time: no import would find it
+    path = tuple(name.split("."))
+    for part in path:
+        found = getattr(found, part, None)
+    return (module, path) if found is function else None
+
+
+def _is_by_value(module: str) -> bool:
+    """Whether the user asked cloudpickle to send the module's functions by value."""
+    cloudpickle = sys.modules.get("cloudpickle")
+    if cloudpickle is None:
+        return False
+    registered = cloudpickle.list_registry_pickle_by_value()
+    return any(module == name or module.startswith(f"{name}.") for name in registered)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether plain pickle crosses it rightly, several times faster than cloudpickle.
+
+    Plain pickle would also take functions and instances of `__main__`, as names that the guest does not
+    have: so only types that are known to contain none.
+    """
+    left = [value]
+    seen = 0
+    while left:
+        seen += 1
+        if seen > _PLAIN_ITEMS:
+            return False
+        item = left.pop()
+        kind = type(item)
+        if kind in _ATOMS:
+            continue
+        if kind in _CONTAINERS:
+            left.extend(item)
+        elif kind is dict:
+            left.extend(item)
+            left.extend(item.values())
+        elif not _is_plain_array(item):
+            return False
+    return True
+
+
+def _is_plain_array(value: Any) -> bool:
+    kind = type(value)
+    return kind.__module__ == "numpy" and kind.__name__ == "ndarray" and not value.dtype.hasobject
+
+
+def _culprit(request: tuple[Any, ...]) -> str:
+    """Which part of a call cannot be pickled, in words."""
+    for words, part in _parts(request):
+        try:
+            _dumps(part, [], plain=False)
+        except Exception:  # noqa: BLE001, PERF203 - pickling runs code of any class
+            return words
+    return "a combination of its arguments"
+
+
+def _parts(request: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    if request[0] == "call":
+        _, function, args, kwargs = request
+        yield "the function", function
+        yield from _numbered(args)
+        for name, value in kwargs.items():
+            yield f"argument {name}={_short(value)}", value
+    else:
+        yield f"the value {_short(request[-1])}", request[-1]
+
+
+def _numbered(args: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    for number, value in enumerate(args, 1):
+        yield f"argument {number}, {_short(value)},", value
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the error
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@lru_cache(maxsize=1)
+def _cloudpickle_folder() -> str | None:
+    """The folder that holds the host's cloudpickle package, for guests that have none."""
+    spec = importlib.util.find_spec("cloudpickle")
+    return None if spec is None or spec.origin is None else str(Path(spec.origin).parents[1])

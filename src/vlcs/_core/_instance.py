@@ -1,0 +1,185 @@
+"""A context that exists: its native part, its interpreter, and how both begin and end."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+import time
+import warnings
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from vlcs._core import _exit, _native, _output, _slice
+from vlcs._core._bridge import Bridge
+from vlcs._core._errors import BusyError, OverlapWarning, StateError
+from vlcs._core._executor import Executor
+from vlcs._core._gate import Gate, State
+from vlcs._core._registry import REGISTRY
+from vlcs._core._slice import Claim
+from vlcs._core._topology import format_list
+
+if TYPE_CHECKING:
+    from vlcs._core._plan import Plan
+    from vlcs._core._python import Python
+    from vlcs._core._slice import CPURequest, Slice
+
+NATIVE_TIMEOUT_MS = -1
+"""The native side's own limit for ends that should be short, 5 s."""
+
+# The frame of vlcs's caller, seen from Instance._warn: above it are Instance and VLC.
+_CALLER = 4
+
+
+class Instance:
+    """Owns a native context and its interpreter. `owner` is the public object that stands for it."""
+
+    def __init__(self, plan: Plan, cpus: CPURequest, *, exclusive: bool, owner: Any) -> None:
+        """Makes it. A failure leaves nothing behind: no context, thread or changed affinity."""
+        self.owner = owner
+        self.exclusive = exclusive
+        self.claim: Claim | None = None
+        self.bridge: Bridge | None = None
+        self._interpreter: _native.Interpreter | None = None
+        self._closing = threading.Lock()
+        _exit.install()
+        with REGISTRY.lock:
+            chosen = self._decide(cpus)
+            self.native = _native.Context(
+                name=plan.name,
+                cpus=chosen.cpus if chosen else None,
+                env=plan.env,
+                share=plan.share,
+                threads=plan.threads,
+            )
+            self.name = self.native.name
+            self.gate = Gate(self.name)
+            self.executor = Executor(self.native, self.gate)
+            self._claim(chosen)
+            REGISTRY.add(self)
+        try:
+            self._warn(chosen)  # where warnings are errors, one undoes the creation too
+            if plan.python is not None:
+                self._start(plan.python)
+        except BaseException:
+            self._discard()
+            raise
+
+    def resize(self, cpus: CPURequest) -> None:
+        """Moves it to other CPUs."""
+        with REGISTRY.lock:
+            chosen = self._decide(cpus)
+            self._warn(chosen)
+            self.native.resize(chosen.cpus if chosen else sorted(REGISTRY.machine()[0]))
+            self._claim(chosen)
+
+    def interrupt(self) -> None:
+        """Raises KeyboardInterrupt in the interpreter's home thread."""
+        if self._interpreter is not None:
+            self._interpreter.interrupt()
+
+    def leases(self) -> int:
+        """How many buffers of the interpreter are held outside."""
+        return 0 if self._interpreter is None else self._interpreter.leases
+
+    def close(self, timeout: float | None, *, abandon: bool = False) -> None:
+        """Waits for calls and jobs, ends the interpreter, destroys the context. See `VLC.close`.
+
+        `abandon`: also while its arrays are held outside; their memory stays, and so does the context.
+        """
+        if self.gate.state in {State.CLOSED, State.ORPHANED}:
+            return
+        if self.gate.is_inside():
+            raise StateError(
+                f"cannot close the context {self.name!r} from inside it: this thread is in one of its calls, "
+                "jobs or `with` blocks. Close it from outside, after they end.",
+                self.name,
+            )
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not self._closing.acquire(timeout=-1 if timeout is None else timeout):
+            raise self._busy("another thread's close()", timeout)
+        try:
+            self._close(deadline, timeout, abandon=abandon)
+        finally:
+            self._closing.release()
+
+    def _close(self, deadline: float | None, timeout: float | None, *, abandon: bool) -> None:
+        if self.gate.state is State.CLOSED:
+            return  # by the thread that held the lock
+        self.gate.shut()
+        if left := self.gate.wait(deadline):
+            raise self._busy(", ".join(left), timeout)
+        if self._interpreter is not None:
+            self._interpreter.stop(_milliseconds(deadline), abandon)
+            self._interpreter = self.bridge = None
+        self.native.destroy(_milliseconds(deadline))
+        self.gate.close()
+        REGISTRY.remove(self)
+
+    def _decide(self, cpus: CPURequest) -> Slice | None:
+        if cpus is None and not self.exclusive:
+            return None
+        allowed, topology = REGISTRY.machine()
+        return _slice.decide(
+            cpus,
+            allowed=allowed,
+            topology=topology,
+            claims=REGISTRY.claims(but=self),
+            exclusive=self.exclusive,
+        )
+
+    def _warn(self, chosen: Slice | None) -> None:
+        for claim in chosen.overlaps if chosen else ():
+            shared = format_list(claim.cpus.intersection(chosen.cpus if chosen else ()))
+            warnings.warn(
+                f"the contexts {self.name!r} and {claim.context!r} share CPU {shared}: their libraries will "
+                "compete for it. Give them CPUs of their own, or exclusive=True to make this an error.",
+                OverlapWarning,
+                stacklevel=_CALLER,
+            )
+
+    def _claim(self, chosen: Slice | None) -> None:
+        self.claim = Claim(self.name, frozenset(chosen.cpus), self.exclusive) if chosen else None
+
+    def _start(self, python: Python) -> None:
+        self._interpreter = _native.Interpreter(
+            self.native,
+            libpython=python.libpython,
+            program=python.executable,
+            sys_path=python.sys_path,
+            argv=sys.argv,
+            bootstrap=_guest_source(),
+            settings=pickle.dumps({"name": self.name}),
+            write=_output.write,
+        )
+        self.bridge = Bridge(self._interpreter, self.name)
+
+    def _discard(self) -> None:
+        """Undoes a creation that failed halfway."""
+        self.gate.shut()
+        try:
+            if self._interpreter is not None:
+                self._interpreter.stop(NATIVE_TIMEOUT_MS, True)
+            self.native.destroy(NATIVE_TIMEOUT_MS)
+        finally:
+            self.gate.close()
+            REGISTRY.remove(self)
+
+    def _busy(self, what: str, timeout: float | None) -> BusyError:
+        return BusyError(
+            f"cannot close the context {self.name!r}: after {timeout or 0.0:g} s it still runs {what}. It "
+            "takes nothing new; call close() again to wait longer.",
+            what,
+        )
+
+
+def _milliseconds(deadline: float | None) -> int:
+    if deadline is None:
+        return NATIVE_TIMEOUT_MS
+    # Work has ended by now; whatever is just ending gets a moment more.
+    return max(100, int((deadline - time.monotonic()) * 1000))
+
+
+def _guest_source() -> str:
+    # The guest may be a Python that has no vlcs installed, so its part travels as text.
+    return resources.files("vlcs._core").joinpath("_guest.py").read_text("utf-8")

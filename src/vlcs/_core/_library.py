@@ -1,0 +1,91 @@
+"""A native library of a context, used as `ctypes` uses one of the host."""
+
+import ctypes
+from typing import Any
+
+from vlcs._core._gate import Gate
+from vlcs._core._native import Context
+
+
+class Library:
+    """Private copy of a shared library in a context; an attribute is one of its functions.
+
+    A function is a ctypes function pointer: `argtypes`, `restype` and `errcheck` can be set, and it
+    can be passed wherever C wants its address. Calling it from Python enters the context and drops
+    the GIL. Arguments are passed as ctypes passes them: pointers are shared, nothing is copied.
+
+    `library["name"]` makes a new function object, for another signature of the same function or
+    a name that is an attribute of this class. After `close()` a call raises StateError.
+    """
+
+    def __init__(
+        self, context: Context, gate: Gate, path: str, handle: int, *, use_errno: bool = False
+    ) -> None:
+        self._context = context
+        self._gate = gate
+        self._path = path
+        self._handle = handle
+        self._type = _function_type(context, gate, path, use_errno=use_errno)
+
+    @property
+    def path(self) -> str:
+        """What was asked for: a path or a soname."""
+        return self._path
+
+    def address_of(self, name: str) -> int:
+        """Address of a function or variable: `ctypes.c_int.from_address(library.address_of("errors"))`.
+
+        Valid until `close()`. Raises LoadError where neither the library nor what it needs has the symbol.
+        """
+        self._gate.check(f"{self._path}: {name}")
+        return self._context.symbol(self._handle, name)
+
+    def __getitem__(self, name: str) -> Any:
+        function = self._type(self.address_of(name))
+        function.__name__ = function.__qualname__ = name
+        return function
+
+    def __getattr__(self, name: str) -> Any:
+        # Python's own questions (copy, pickle, inspect) are not for the library.
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        function = self[name]
+        setattr(self, name, function)
+        return function
+
+    def __repr__(self) -> str:
+        return f"<vlcs.Library {self._path!r} in context {self._context.name!r}>"
+
+
+def owns(gate: Gate, function: object) -> bool:
+    """Whether `function` is a function of a library in the context behind `gate`."""
+    return getattr(type(function), "_vlcs_gate", None) is gate
+
+
+def _function_type(context: Context, gate: Gate, path: str, *, use_errno: bool) -> Any:
+    # As CDLL does, one class per library: ctypes reads the calling convention from the class.
+    base: Any = ctypes.CFUNCTYPE(ctypes.c_int, use_errno=use_errno)
+
+    class Function(base):  # type: ignore[misc] # the base is made at run time
+        """A function of a library of a context, as ctypes sees it."""
+
+        _flags_ = base._flags_
+        _restype_ = base._restype_
+        _vlcs_gate = gate
+        __module__ = path
+
+        def __call__(self, *arguments: Any) -> Any:
+            gate.enter(self)
+            try:
+                context.enter()
+                try:
+                    return super().__call__(*arguments)
+                finally:
+                    context.leave()
+            finally:
+                gate.leave()
+
+        def __repr__(self) -> str:
+            return f"<function {self.__name__!r} of {path!r} in context {context.name!r}>"
+
+    return Function

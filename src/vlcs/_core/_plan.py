@@ -1,0 +1,122 @@
+"""The options of a context, checked and made plain data before anything is built."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vlcs._core import _python
+from vlcs._core._errors import ArgumentError
+
+MAX_THREADS = 4096
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a context will be made with, apart from its CPUs, which depend on those that are open."""
+
+    name: str | None
+    env: tuple[str, ...]
+    """As vlc_spec has it: "NAME=value" sets, "NAME" removes."""
+    share: tuple[str, ...]
+    threads: int
+    python: _python.Python | None
+    """None: no private interpreter."""
+
+
+def plan(
+    *,
+    name: str | None,
+    env: Mapping[str, str | None] | None,
+    share: Iterable[str],
+    threads: int,
+    python: str | os.PathLike[str] | None,
+    interpreter: bool,
+) -> Plan:
+    """Checks the options. Raises ArgumentError, or LoadError where the Python has no libpython."""
+    if python is not None and not interpreter:
+        raise ArgumentError(
+            f"cannot use python={os.fspath(python)!r} with interpreter=False: there would be no interpreter "
+            "to be that Python. Leave one of them out."
+        )
+    return Plan(
+        name=_name(name),
+        env=_env(env),
+        share=_share(share),
+        threads=_threads(threads),
+        python=_python.find(python) if interpreter else None,
+    )
+
+
+def _name(name: Any) -> str | None:
+    if name is None:
+        return None
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ArgumentError(
+            f"cannot name a context {name!r}: a name is printable text. Leave it out to have one made.",
+            repr(name),
+        )
+    return name
+
+
+def _env(env: Any) -> tuple[str, ...]:
+    if env is None:
+        return ()
+    if not isinstance(env, Mapping):
+        raise ArgumentError(
+            f"cannot use env={env!r}: it is a {type(env).__name__}. "
+            'Give a mapping of names to values, {"OMP_WAIT_POLICY": "passive"}; None removes a variable.',
+            repr(env),
+        )
+    return tuple(_variable(name, value) for name, value in env.items())
+
+
+def _variable(name: Any, value: Any) -> str:
+    if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+        raise ArgumentError(
+            f"cannot set the environment variable {name!r}: a name is text without '=' and NUL.",
+            repr(name),
+        )
+    if value is None:
+        return name
+    if not isinstance(value, str):
+        raise ArgumentError(
+            f"cannot set the environment variable {name!r} to {value!r}: a value is text, or None to remove "
+            f"the variable, and this is a {type(value).__name__}. Write {str(value)!r}.",
+            name,
+        )
+    if "\0" in value:
+        raise ArgumentError(
+            f"cannot set the environment variable {name!r} to {value!r}: it holds a NUL.", name
+        )
+    return f"{name}={value}"
+
+
+def _share(share: Any) -> tuple[str, ...]:
+    if isinstance(share, str | bytes) or not isinstance(share, Iterable):
+        raise ArgumentError(
+            f"cannot use share={share!r}: it is a {type(share).__name__}. Give a list of sonames, "
+            '["libcuda.so.1"].',
+            repr(share),
+        )
+    names = tuple(share)
+    for name in names:
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise ArgumentError(f"cannot share {name!r}: a soname is text, as 'libcuda.so.1' is.", repr(name))
+        if "/" in name:
+            raise ArgumentError(
+                f"cannot share {name!r}: it is a path, and libraries ask for each other by soname. "
+                f"Write {os.path.basename(name)!r}, as `readelf -d` shows it (SONAME).",  # noqa: PTH119 - no file is meant
+                name,
+            )
+    return names
+
+
+def _threads(threads: Any) -> int:
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+        raise ArgumentError(
+            f"cannot make a context with threads={threads!r}: give an int from 1 to {MAX_THREADS}. These are "
+            "the threads behind submit(); its libraries start their own besides.",
+            repr(threads),
+        )
+    return threads

@@ -1,0 +1,73 @@
+"""The contexts of this process in order of creation: who they are, and which CPUs they claim."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from vlcs._core import _topology
+from vlcs._core._gate import State
+
+if TYPE_CHECKING:
+    from vlcs._core._instance import Instance
+    from vlcs._core._slice import Claim
+
+
+class Registry:
+    """Keeps every context until it is closed: dropping the last reference to one closes nothing.
+
+    `lock` is held from deciding about CPUs to the moment that the claim is known to others.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._members: list[Instance] = []
+        self._allowed: frozenset[int] = frozenset()
+        self._topology = _topology.Topology()
+
+    def add(self, instance: Instance) -> None:
+        """Remembers a context."""
+        with self.lock:
+            self._members.append(instance)
+
+    def remove(self, instance: Instance) -> None:
+        """Forgets a context that is closed, or whose creation failed."""
+        with self.lock:
+            self._members = [member for member in self._members if member is not instance]
+
+    def members(self) -> list[Instance]:
+        """All that are not closed yet, in order of creation: those still starting, too."""
+        with self.lock:
+            return list(self._members)
+
+    def open_members(self) -> list[Instance]:
+        """Those that take work."""
+        return [member for member in self.members() if member.gate.state is State.OPEN]
+
+    def claims(self, but: Instance | None = None) -> list[Claim]:
+        """CPUs that were given by `cpus=` to contexts that are not closed."""
+        return [m.claim for m in self.members() if m is not but and m.claim is not None]
+
+    def machine(self) -> tuple[frozenset[int], _topology.Topology]:
+        """The CPUs that the process may use, and the machine's topology.
+
+        Read anew while no context exists, and kept from then on: later the main thread may be
+        inside a context, and its affinity that context's.
+        """
+        with self.lock:
+            if not self._members or not self._allowed:
+                # By process id and not 0: that is the main thread, not the one that happens to call.
+                self._allowed = frozenset(os.sched_getaffinity(os.getpid()))
+                self._topology = _topology.read(fallback=self._allowed)
+            return self._allowed, self._topology
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's contexts are copies without threads."""
+        self.lock = threading.RLock()
+        for member in self._members:
+            member.gate.orphan()
+        self._members = []
+
+
+REGISTRY = Registry()

@@ -1,0 +1,91 @@
+"""Figures of a context and of the process, in the units that people read."""
+
+from dataclasses import dataclass
+
+from vlcs._core import _native
+
+_NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Figures of one context at one moment. Times in seconds, memory in bytes."""
+
+    threads: int
+    """Threads that belong to the context and live now; its libraries' pools included."""
+    visitors: int
+    """Calls of other threads that are inside now."""
+    jobs: int
+    """Submitted calls that have not begun."""
+    leases: int
+    """Its arrays and other buffers that are held outside; `close()` is refused while there are any."""
+    cpu_time: float
+    """Used by the context's living threads."""
+    voluntary_switches: int
+    """Times that those threads gave up their CPU to wait."""
+    involuntary_switches: int
+    """Times that the kernel took it from them; many of these mean that CPUs are oversubscribed."""
+    libraries: int
+    """Private libraries loaded."""
+    heap_bytes: int
+    """Mapped for the context's malloc."""
+    mapped_bytes: int
+    """Mapped by its libraries themselves."""
+    library_bytes: int
+    """Address space of its libraries; their text is shared with the host."""
+    static_tls_bytes: int
+    """Taken from the process's pool of initial-exec slots."""
+    keys: int
+    """Thread-specific data keys in use."""
+    lookups: int
+    """Symbols looked up while loading."""
+    cached_lookups: int
+    """Symbols that other contexts had looked up before."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What contexts share and can run out of, for the whole process."""
+
+    contexts: int
+    """Open now, those of C code included."""
+    static_tls_total: int
+    """Bytes for initial-exec slots; large under `vlcs run`, and fixed when the process starts."""
+    static_tls_used: int
+    mappings: int
+    """Kernel mappings of the process now: about 180 per context with NumPy, 470 with PyTorch."""
+    mappings_max: int
+    """The kernel's limit, vm.max_map_count."""
+
+
+def measure(figures: dict[str, int], *, jobs: int, leases: int) -> Stats:
+    """Makes Stats from what the native side counts."""
+    return Stats(
+        threads=figures["threads"],
+        visitors=figures["visitors"],
+        jobs=jobs,
+        leases=leases,
+        cpu_time=figures["cpu_time"] / _NANOSECONDS,
+        voluntary_switches=figures["voluntary_switches"],
+        involuntary_switches=figures["involuntary_switches"],
+        libraries=figures["libraries"],
+        heap_bytes=figures["heap_bytes"],
+        mapped_bytes=figures["mapped_bytes"],
+        library_bytes=figures["library_bytes"],
+        static_tls_bytes=figures["static_tls_bytes"],
+        keys=figures["keys"],
+        lookups=figures["lookups"],
+        cached_lookups=figures["cached"],
+    )
+
+
+def limits() -> Limits:
+    """What the process's contexts share and can run out of, as it stands now."""
+    figures = _native.limits()
+    return Limits(
+        contexts=figures["contexts"],
+        static_tls_total=figures["static_tls_total"],
+        static_tls_used=figures["static_tls_used"],
+        mappings=figures["mappings"],
+        mappings_max=figures["mappings_max"],
+    )

@@ -1,0 +1,293 @@
+"""The public face of a context, and the three calls of the paper."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+from vlcs._core import _library, _module, _plan, _stats
+from vlcs._core._errors import ArgumentError, StateError
+from vlcs._core._gate import State
+from vlcs._core._instance import Instance
+from vlcs._core._library import Library
+from vlcs._core._registry import REGISTRY
+from vlcs._core._topology import format_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Future
+    from types import TracebackType
+
+    from vlcs._core._bridge import Bridge
+    from vlcs._core._module import RemoteObject
+    from vlcs._core._slice import CPURequest
+    from vlcs._core._stats import Stats
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class VLC:
+    """A Virtual Library Context: private copies of libraries, and a slice of the machine's CPUs.
+
+    It is made at once, with its own Python interpreter (own GIL, own `sys.modules`, own copies of
+    all packages), and lives until `close()` or the end of the process; dropping the object closes
+    nothing. All contexts share one address space, file descriptors, working directory and umask, so
+    arrays pass by pointer; and a crash or `exit()` in a library ends the process. As with
+    `multiprocessing`'s spawn, modules are imported again in each context and globals are not shared.
+
+    Args:
+        name: For messages and debuggers; unique among open contexts. None: one is made ("vlc-1").
+        cpus: The slice: "0-3,8"; a set, list or range of CPU numbers; or how many (free CPUs are
+            picked, whole physical cores before SMT siblings). None: all that the process may use.
+        env: Variables of the context's own environment, over a copy of the host's without
+            thread-count variables (OMP_NUM_THREADS ...); None as value removes one.
+        share: Sonames that bind to the host's copy instead of a private one (["libcuda.so.1"]).
+        python: Path of another interpreter or of a venv's folder, of the host's minor version, with
+            its own site-packages. None: this Python, with its venv and `sys.path` as they are now.
+        threads: Threads behind `submit`. With 1, all submitted work runs on one fixed thread, which
+            is the interpreter's main thread.
+        exclusive: No other context with `cpus=` may overlap this one, in either order of creation.
+        interpreter: False makes a context for `load_library` alone, without Python.
+
+    Raises:
+        ArgumentError: A value is wrong: unknown CPUs, an empty set, a name used twice ...
+        LoadError: The Python has no libpython, is free-threaded, or is built for musl.
+        LimitError: The process is out of mappings or addresses, or an exclusive context holds the CPUs.
+        SystemRefusedError: The kernel refused. After any of these, nothing is left behind.
+
+    Warns:
+        OverlapWarning: Another open context was given some of these CPUs by `cpus=` as well.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        cpus: CPURequest = None,
+        env: Mapping[str, str | None] | None = None,
+        share: Iterable[str] = (),
+        python: str | os.PathLike[str] | None = None,
+        threads: int = 1,
+        exclusive: bool = False,
+        interpreter: bool = True,
+    ) -> None:
+        plan = _plan.plan(
+            name=name, env=env, share=share, threads=threads, python=python, interpreter=interpreter
+        )
+        self._instance = Instance(plan, cpus, exclusive=exclusive, owner=self)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._instance.name
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """CPU numbers of the slice, in ascending order; () once it is closed."""
+        return () if self.closed else tuple(self._instance.native.cpus())
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no work any more: since `close()`, even if that raised BusyError."""
+        return self._instance.gate.state is not State.OPEN
+
+    def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls `fn(*args, **kwargs)` in the context's interpreter, on this thread, and gives its result.
+
+        The thread runs on the slice's CPUs meanwhile. Functions that can be imported cross by name (their
+        module is imported in the context); others, and those of `__main__`, by cloudpickle. Arrays and
+        other buffers are shared both ways, not copied: writes are seen by both sides. Everything else is
+        copied by pickle. A function of one of the context's libraries (`load_library`) is called as it is.
+
+        Raises:
+            StateError: The context is closed.
+            PicklingError: An argument, or the result, cannot cross.
+            RemoteError: `fn` raised what cannot be rebuilt here. Other exceptions of `fn` come as
+                they are, with the traceback of the context attached.
+        """
+        gate = self._instance.gate
+        work = self._work(fn, args, kwargs)
+        gate.enter(fn)
+        try:
+            return work()
+        finally:
+            gate.leave()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queues `fn(*args, **kwargs)` for the context's own threads; the future gives the outcome.
+
+        Values cross as with `run`, when the call starts: change no argument before the result is there.
+        Only a call that has not begun can be cancelled. Raises StateError when the context is closed.
+        """
+        return self._instance.executor.submit(fn, self._work(fn, args, kwargs))
+
+    def import_module(self, name: str) -> RemoteObject:
+        """Imports a module in the context and gives an object that stands for it.
+
+        Calls and attributes are forwarded, on the calling thread (`vlcs.RemoteObject`). Raises what the
+        import raises there; StateError when the context is closed.
+        """
+        if not isinstance(name, str) or not name or name.startswith("."):
+            raise ArgumentError(
+                f"cannot import {name!r} in the context {self.name!r}: give a full name, 'numpy.linalg'.",
+                repr(name),
+            )
+        return _module.import_module(self.name, self._instance.gate, self._bridge(f"import {name}"), name)
+
+    def load_library(
+        self, name: str | os.PathLike[str], mode: int = ctypes.DEFAULT_MODE, *, use_errno: bool = False
+    ) -> Library:
+        """Loads a private copy of a shared library, and of what it needs, on this thread.
+
+        Args:
+            name: A path, or a soname that is searched as `dlopen` does.
+            mode: `ctypes.RTLD_GLOBAL` lets libraries that the context loads later use its symbols.
+            use_errno: As with `ctypes.CDLL`.
+
+        Raises:
+            LoadError: The file, or one that it needs, is missing, damaged, for another machine or libc,
+                or lacks a symbol or version. Nothing stays loaded.
+            LimitError: Static TLS, mappings or addresses ran out.
+            StateError: The context is closed.
+        """
+        try:
+            path = os.fspath(name)
+        except TypeError:
+            path = None
+        if not isinstance(path, str) or not path or "\0" in path:
+            raise ArgumentError(
+                f"cannot load {name!r} in the context {self.name!r}: give a path or a soname as text.",
+                repr(name),
+            )
+        gate, native = self._instance.gate, self._instance.native
+        with gate.entered(f"load_library({path!r})"):
+            handle = native.load(path, mode | os.RTLD_NOW)
+        return Library(native, gate, path, handle, use_errno=use_errno)
+
+    def resize(self, cpus: CPURequest) -> None:
+        """Gives the context other CPUs: its threads move, and what it tells its libraries changes.
+
+        Threads of callers that are inside move when they next enter. A library that sized its pool before
+        keeps its number of threads. `cpus` and errors are as for the constructor; after an error the
+        slice is as it was.
+        """
+        self._instance.gate.check("resize()")
+        self._instance.resize(cpus)
+
+    def stats(self) -> Stats:
+        """Figures of this moment: threads, CPU time, context switches, memory, libraries."""
+        instance = self._instance
+        instance.gate.check("stats()")
+        return _stats.measure(instance.native.stats(), jobs=instance.gate.jobs(), leases=instance.leases())
+
+    def threads(self) -> list[int]:
+        """Kernel ids (gettid) of the context's own threads that live now, its libraries' included."""
+        self._instance.gate.check("threads()")
+        return self._instance.native.threads()
+
+    def libraries(self) -> list[str]:
+        """Paths of the context's private libraries, in order of loading."""
+        self._instance.gate.check("libraries()")
+        return self._instance.native.libraries()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Ends the context and gives everything back: threads, interpreter, libraries, memory.
+
+        New work is refused at once; calls that are inside and jobs that were submitted are waited for, as
+        `ThreadPoolExecutor.shutdown` does. Then the interpreter is finalised and libraries' exit handlers
+        run. Closing again does nothing. Contexts that are still open at exit are closed then, in a few
+        seconds at most: work that takes longer is interrupted.
+
+        Args:
+            timeout: Seconds for all of it. None: as long as calls and jobs take, then 5 s for the
+                interpreter's end and 5 s for threads of libraries.
+
+        Raises:
+            BusyError: Something did not end in time, or arrays of the context are held outside; the
+                message says what. The context takes no new work and keeps its memory, and `close()` may
+                be called again.
+            StateError: The calling thread is inside the context.
+        """
+        if timeout is not None and not timeout >= 0:
+            raise ArgumentError(
+                f"cannot close the context {self.name!r} with timeout={timeout!r}: give seconds, or None.",
+                repr(timeout),
+            )
+        self._instance.close(timeout)
+
+    def __enter__(self) -> Self:
+        """Enters the context on this thread, so that many calls pay once for the change of CPUs.
+
+        The block itself stays host code, on the slice's CPUs. Blocks nest, also across contexts. Leaving the
+        block does not close the context.
+        """
+        self._instance.gate.enter("a `with` block")
+        try:
+            self._instance.native.enter()
+        except BaseException:
+            self._instance.gate.leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._instance.native.leave()
+        finally:
+            self._instance.gate.leave()
+
+    def __repr__(self) -> str:
+        state = self._instance.gate.state
+        details = f"cpus={format_list(self.cpus)}" if state is State.OPEN else state.value
+        return f"<vlcs.VLC {self.name!r} {details}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError(
+            f"cannot pickle the context {self.name!r}: it is of this interpreter. Pass its name instead."
+        )
+
+    def _bridge(self, what: object) -> Bridge:
+        self._instance.gate.check(what)
+        bridge = self._instance.bridge
+        if bridge is None:
+            raise StateError(
+                f"cannot run Python in the context {self.name!r}: it was made with interpreter=False. "
+                "Make it without that option.",
+                self.name,
+            )
+        return bridge
+
+    def _work(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], T]:
+        if not callable(fn):
+            raise ArgumentError(
+                f"cannot run {fn!r} in the context {self.name!r}: it cannot be called. Give the function and "
+                "its arguments apart: vlc.run(solve, x), not vlc.run(solve(x)).",
+                repr(fn),
+            )
+        if _library.owns(self._instance.gate, fn):
+            return partial(fn, *args, **kwargs)
+        return partial(self._bridge(fn).call, fn, args, kwargs)
+
+
+def contexts() -> list[VLC]:
+    """The open contexts, in order of creation."""
+    return [member.owner for member in REGISTRY.open_members()]
+
+
+def vlc_create(name: str | None = None, **options: Any) -> VLC:
+    """Makes a context: the paper's name for `VLC(name, **options)`."""
+    return VLC(name, **options)
+
+
+def vlc_run(vlc: VLC, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Calls a function in a context: the paper's name for `vlc.run(fn, *args, **kwargs)`."""
+    return vlc.run(fn, *args, **kwargs)
+
+
+def vlc_destroy(vlc: VLC, timeout: float | None = None) -> None:
+    """Ends a context: the paper's name for `vlc.close(timeout)`."""
+    vlc.close(timeout)

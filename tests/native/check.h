@@ -1,0 +1,61 @@
+/* check.h: how a test says what it saw. A test is a program that ends with `return check_result();`. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK_SKIPPED 77 /* ctest's SKIP_RETURN_CODE */
+
+static int check_failures;
+
+/* Goes on after a failure: one run shows all that is wrong. The words give the values. */
+#define CHECK(condition, ...)                                                                                \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            check_failures++;                                                                                \
+            fprintf(stderr, "%s:%d: not true: %s: ", __FILE__, __LINE__, #condition);                        \
+            fprintf(stderr, __VA_ARGS__);                                                                    \
+            fputc('\n', stderr);                                                                             \
+        }                                                                                                    \
+    } while (0)
+
+/* Ends the program: without this, nothing after it means anything. */
+#define REQUIRE(condition, ...)                                                                              \
+    do {                                                                                                     \
+        int before_ = check_failures;                                                                        \
+        CHECK(condition, __VA_ARGS__);                                                                       \
+        if (check_failures != before_)                                                                       \
+            exit(EXIT_FAILURE);                                                                              \
+    } while (0)
+
+#define CHECK_EQUAL(actual, expected)                                                                        \
+    do {                                                                                                     \
+        long long actual_ = (long long)(actual), expected_ = (long long)(expected);                          \
+        CHECK(actual_ == expected_, "%s is %lld, not %lld", #actual, actual_, expected_);                    \
+    } while (0)
+
+#define CHECK_TEXT(actual, expected)                                                                         \
+    do {                                                                                                     \
+        const char *text_ = (actual);                                                                        \
+        CHECK(text_ && strcmp(text_, (expected)) == 0, "%s is \"%s\", not \"%s\"", #actual,                  \
+              text_ ? text_ : "(null)", (expected));                                                         \
+    } while (0)
+
+#define CHECK_WORDS(text, words)                                                                             \
+    CHECK(strstr((text), (words)) != NULL, "\"%s\" is missing in: %s", (words), (text))
+
+/* The name must stand in tests/allowed_skips.txt, or CI fails. */
+#define SKIP(name, reason)                                                                                   \
+    do {                                                                                                     \
+        printf("SKIP %s: %s\n", name, reason);                                                               \
+        exit(CHECK_SKIPPED);                                                                                 \
+    } while (0)
+
+static inline int check_result(void)
+{
+    return check_failures ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#endif

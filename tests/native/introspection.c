@@ -1,0 +1,34 @@
+/* dladdr, dlinfo, dl_iterate_phdr, dlopen(NULL) and RTLD_NEXT, asked inside two contexts. */
+#include "contexts.h"
+
+__attribute__((visibility("default"))) long symbol_of_the_program(void);
+long symbol_of_the_program(void)
+{
+    return 1;
+}
+
+static void check_context(vlc_context *context)
+{
+    vlc_library *library = load(context, FIXTURE("introspect"), RTLD_NOW);
+    static const char *const questions[] = { "introspect_address", "introspect_handles",
+                                             "introspect_objects" };
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+        long wrong = call_named(context, library, questions[i], 0);
+        CHECK(wrong == 0, "%s: introspect.c:%ld is not so", questions[i], wrong);
+    }
+}
+
+int main(void)
+{
+    REQUIRE(dlsym(RTLD_DEFAULT, "symbol_of_the_program") != NULL, "the program does not export its symbols");
+    vlc_context *a = context_new("a"), *b = context_new("b");
+    check_context(a);
+    check_context(b);
+    context_close(a);
+    context_close(b);
+
+    a = context_new("a");
+    CHECK_EQUAL(call_named(a, load(a, FIXTURE("next_wrapper"), RTLD_NOW), "wrapped", 1), 200);
+    context_close(a);
+    return check_result();
+}

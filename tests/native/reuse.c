@@ -1,0 +1,59 @@
+/* Create, use, destroy, over and over: no memory, mapping, thread or descriptor stays. */
+#include <fcntl.h>
+#include <time.h>
+
+#include "contexts.h"
+
+enum { WARM = 10, ROUNDS = 60 };
+
+static long descriptor_count(void)
+{
+    long count = 0;
+    for (int i = 0; i < 256; i++)
+        count += fcntl(i, F_GETFD) >= 0;
+    return count;
+}
+
+/* The kernel forgets a thread a little after its join. */
+static long thread_count(void)
+{
+    long count = 0;
+    for (int attempt = 0; attempt < 100; attempt++) {
+        char line[256];
+        FILE *status = fopen("/proc/self/status", "re");
+        while (status && fgets(line, sizeof line, status))
+            if (sscanf(line, "Threads: %ld", &count) == 1)
+                break;
+        if (status)
+            fclose(status);
+        if (count == 1)
+            break;
+        usleep(10000);
+    }
+    return count;
+}
+
+int main(void)
+{
+    long kilobytes = 0, mappings = 0, descriptors = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        vlc_context *context = context_new("a");
+        load(context, FIXTURE("worker"), RTLD_NOW);
+        CHECK_EQUAL(call_named(context, NULL, "worker_run", 100000), 0);
+        load(context, FIXTURE("tls_initial"), RTLD_NOW);
+        load(context, FIXTURE("tls_general"), RTLD_NOW);
+        context_close(context);
+        if (round == WARM) {
+            kilobytes = resident_kilobytes();
+            mappings = mapping_count();
+            descriptors = descriptor_count();
+        }
+    }
+    CHECK(resident_kilobytes() < kilobytes + 1024, "%d rounds left %ld kB", ROUNDS - WARM,
+          resident_kilobytes() - kilobytes);
+    CHECK(mapping_count() <= mappings + 2, "%ld mappings became %ld", mappings, mapping_count());
+    CHECK_EQUAL(descriptor_count(), descriptors);
+    CHECK_EQUAL(thread_count(), 1);
+    CHECK(!is_mapped("libworker.so"), "libworker.so stays mapped");
+    return check_result();
+}

@@ -1,0 +1,76 @@
+/* Thread-local storage in every model: from the first touch of a thread to its end, on all kinds of threads. */
+#include <pthread.h>
+
+#include "contexts.h"
+
+enum { THREADS = 6 };
+
+struct visit {
+    vlc_context *context;
+    probe function, registers;
+    long wrong;
+};
+
+static void *touch(void *argument)
+{
+    struct visit *visit = argument;
+    for (long turn = 1; turn <= 3 && !visit->wrong; turn++) {
+        visit->wrong = call(visit->context, visit->registers, turn);
+        if (!visit->wrong)
+            visit->wrong = call(visit->context, visit->function, turn);
+    }
+    return NULL;
+}
+
+static void check_model(const char *file)
+{
+    for (int round = 0; round < 3; round++) {
+        vlc_context *contexts[2] = { context_new("a"), context_new("b") };
+        struct visit visits[THREADS];
+        pthread_t threads[THREADS];
+        for (int i = 0; i < THREADS; i++) {
+            vlc_context *context = contexts[i & 1];
+            vlc_library *library = load(context, file, RTLD_NOW);
+            visits[i] = (struct visit) { context, find(context, library, "tls_probe"),
+                                         find(context, library, "tls_registers"), 0 };
+            REQUIRE(pthread_create(&threads[i], NULL, touch, &visits[i]) == 0, "no thread");
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(threads[i], NULL);
+            CHECK(visits[i].wrong == 0, "%s: tls.c:%ld is not so", file, visits[i].wrong);
+        }
+        visits[0].wrong = 0; /* this thread, and a context that was made in the place of another */
+        touch(&visits[0]);
+        CHECK(visits[0].wrong == 0, "%s, main thread: tls.c:%ld is not so", file, visits[0].wrong);
+        CHECK_EQUAL(*(long *)find(contexts[0], NULL, "tls_value"),
+                    43); /* vlc_symbol: this thread's variable */
+        context_close(contexts[0]);
+        context_close(contexts[1]);
+    }
+}
+
+int main(void)
+{
+    vlc_limits limits = { .size = sizeof limits };
+    check_model(FIXTURE("tls_general"));
+    check_model(FIXTURE("tls_descriptor"));
+    check_model(FIXTURE("tls_large"));
+    check_model(FIXTURE("tls_initial"));
+
+    /* A user of another library's variable, in each pairing of models. */
+    vlc_context *a = context_new("a");
+    CHECK_EQUAL(call_named(a, load(a, FIXTURE("tls_user_general"), RTLD_NOW), "tls_value_of_other", 0), 40);
+    CHECK_EQUAL(call_named(a, load(a, FIXTURE("tls_general"), RTLD_NOW), "tls_probe", 1), 0);
+    CHECK_EQUAL(call_named(a, load(a, FIXTURE("tls_user_general"), RTLD_NOW), "tls_value_of_other", 0), 41);
+    vlc_context *b = context_new("b");
+    CHECK_EQUAL(call_named(b, load(b, FIXTURE("tls_user_initial"), RTLD_NOW), "tls_value_of_other", 0), 40);
+    CHECK_EQUAL(call_named(b, load(b, FIXTURE("tls_general"), RTLD_NOW), "tls_probe", 1), 0);
+    CHECK_EQUAL(call_named(b, load(b, FIXTURE("tls_user_initial"), RTLD_NOW), "tls_value_of_other", 0), 41);
+    CHECK_EQUAL(vlc_get_limits(&limits, NULL), VLC_OK);
+    CHECK(limits.static_tls_used > 0, "initial-exec slots in use are not counted");
+    context_close(a);
+    context_close(b);
+    CHECK_EQUAL(vlc_get_limits(&limits, NULL), VLC_OK);
+    CHECK_EQUAL(limits.static_tls_used, 0);
+    return check_result();
+}

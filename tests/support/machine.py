@@ -1,0 +1,33 @@
+"""What this machine has for the tests; what it cannot have is a named skip (allowed_skips.txt)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def usable_cpus() -> list[int]:
+    """CPU numbers that this process may use, in ascending order."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def two_cpus() -> tuple[int, int]:
+    """Two CPU numbers to make slices of; skips the test on a machine with one."""
+    cpus = usable_cpus()
+    if len(cpus) < 2:
+        pytest.skip(f"one-cpu: only CPU {cpus[0]} may be used here")
+    return cpus[0], cpus[1]
+
+
+def numpy1_python() -> Path:
+    """The interpreter of a venv with NumPy 1.26, which `tools/setup test` makes."""
+    python = Path(os.environ.get("VLCS_NUMPY1_PYTHON") or ROOT / ".venv-numpy1" / "bin" / "python")
+    if not python.exists():
+        pytest.fail(
+            f"there is no {python}: run `tools/setup test`, or set VLCS_NUMPY1_PYTHON to such a venv's python"
+        )
+    return python

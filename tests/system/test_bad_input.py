@@ -1,0 +1,272 @@
+"""Each bad input is a VLCError that says what, why and the cure; nothing is lost, nothing stays behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.child import run_child
+from support.libraries import version_script
+from support.machine import two_cpus, usable_cpus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.libraries import Builder
+
+# What each program starts with: `refused(kind, call, *words)`, and `footprint()` of the process.
+PRELUDE = """
+import ctypes, os, sys, warnings, vlcs
+
+def refused(kind, call, *words):
+    try:
+        call()
+    except vlcs.VLCError as error:
+        assert isinstance(error, kind), repr(error)
+        missing = [word for word in words if word not in str(error)]
+        assert not missing, f"missing {missing}: {error}"
+        assert str(error)[-1] in ".)", str(error)  # whole sentences
+        return error
+    raise SystemExit(f"accepted: expected {kind.__name__} with {words}")
+
+def footprint():
+    with open("/proc/self/maps") as maps:
+        mapped = sorted({fields[5].strip() for line in maps if len(fields := line.split(maxsplit=5)) > 5})
+    return {
+        "threads": len(os.listdir("/proc/self/task")),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "affinity": sorted(os.sched_getaffinity(0)),
+        "contexts": [context.name for context in vlcs.contexts()],
+        "files": mapped,
+    }
+"""
+
+
+def check(program: str, *args: str) -> None:
+    lines = [line.removeprefix(" " * 8) for line in program.splitlines()]
+    run_child(PRELUDE + "\n".join(lines), timeout=60, args=list(args))
+
+
+def test_cpus_that_cannot_be() -> None:
+    free = max(usable_cpus()) + 1
+    check(
+        """
+        free = int(sys.argv[1])
+        vlcs.VLC("first").close()  # what is made once for all
+        before = footprint()
+        bad = vlcs.ArgumentError
+        refused(bad, lambda: vlcs.VLC(cpus={free}), str(free), "the process may use")
+        refused(bad, lambda: vlcs.VLC(cpus=f"0-{free + 900}"), "the process may use")
+        refused(bad, lambda: vlcs.VLC(cpus=5000), "cannot pick 5000 CPUs", "Ask for fewer")
+        refused(bad, lambda: vlcs.VLC(cpus={70000}), "70000", "highest")
+        refused(bad, lambda: vlcs.VLC(cpus=set()), "empty", "at least one CPU")
+        refused(bad, lambda: vlcs.VLC(cpus=""), "empty")
+        refused(bad, lambda: vlcs.VLC(cpus=0), "at least one CPU")
+        refused(bad, lambda: vlcs.VLC(cpus=-1), "-1")
+        refused(bad, lambda: vlcs.VLC(cpus={-1}), "-1")
+        refused(bad, lambda: vlcs.VLC(cpus="0-"), "0-", "range")
+        refused(bad, lambda: vlcs.VLC(cpus="two"), "two")
+        refused(bad, lambda: vlcs.VLC(cpus=1.5), "float")
+        refused(bad, lambda: vlcs.VLC(cpus=True), "bool")
+        refused(bad, lambda: vlcs.VLC(cpus=["0"]), "'0'")
+        refused(bad, lambda: vlcs.VLC(exclusive=True), "exclusive=True needs cpus=")
+        refused(ValueError, lambda: vlcs.VLC(cpus=set()))  # a fitting built-in as well
+        assert footprint() == before, (before, footprint())
+        """,
+        str(free),
+    )
+
+
+def test_names_and_options_that_cannot_be() -> None:
+    check(
+        """
+        bad = vlcs.ArgumentError
+        a = vlcs.VLC("a")
+        before = footprint()
+        refused(bad, lambda: vlcs.VLC("a"), "'a'", "open")
+        refused(bad, lambda: vlcs.VLC(""), "printable text")
+        refused(bad, lambda: vlcs.VLC("two\\nlines"), "printable text")
+        refused(bad, lambda: vlcs.VLC(7), "7")
+        refused(bad, lambda: vlcs.VLC(threads=0), "threads=0", "from 1")
+        refused(bad, lambda: vlcs.VLC(threads="2"), "'2'")
+        refused(bad, lambda: vlcs.VLC(env={"A=B": "x"}), "'A=B'", "without '='")
+        refused(bad, lambda: vlcs.VLC(env={"A": 1}), "'A'", "int", "Write '1'")
+        refused(bad, lambda: vlcs.VLC(env=["A=1"]), "mapping")
+        refused(bad, lambda: vlcs.VLC(share="libm.so.6"), "list of sonames")
+        refused(bad, lambda: vlcs.VLC(share=["/lib/libm.so.6"]), "it is a path", "libm.so.6")
+        refused(bad, lambda: vlcs.VLC(python="/nonexistent/python"), "/nonexistent/python")
+        refused(bad, lambda: vlcs.VLC(python=sys.executable, interpreter=False), "interpreter=False")
+        refused(bad, lambda: a.run(5), "5", "cannot be called")
+        refused(bad, lambda: a.import_module(""), "full name")
+        refused(bad, lambda: a.import_module(".relative"), "full name")
+        refused(bad, lambda: a.load_library(""), "a path or a soname")
+        refused(bad, lambda: a.close(timeout=-1), "timeout=-1")
+        try:
+            vlcs.VLC(cores="0")
+        except TypeError as error:
+            assert "cores" in str(error)
+        assert footprint() == before, (before, footprint())
+        assert a.run(len, "on") == 2
+        """
+    )
+
+
+def test_overlaps_warn_or_are_refused() -> None:
+    first, second = two_cpus()
+    check(
+        """
+        first, second = map(int, sys.argv[1:])
+        warnings.simplefilter("error")
+        a = vlcs.VLC("a", cpus={first})
+        try:
+            vlcs.VLC("b", cpus={first, second})
+        except vlcs.OverlapWarning as warning:
+            assert "'a'" in str(warning) and "'b'" in str(warning) and str(first) in str(warning), warning
+        else:
+            raise SystemExit("no warning")
+        assert vlcs.contexts() == [a]  # a warning made an error leaves nothing behind
+        alone = lambda: vlcs.VLC("b", cpus={first}, exclusive=True)
+        refused(vlcs.LimitError, alone, "'a'", str(first), "exclusive=True")
+        b = vlcs.VLC("b", cpus={second}, exclusive=True)
+        refused(vlcs.LimitError, lambda: vlcs.VLC("c", cpus={second}), "'b'", "exclusive=True")
+        refused(vlcs.LimitError, lambda: a.resize({second}), "'b'")
+        assert a.cpus == (first,)
+        vlcs.VLC("d")  # without cpus= there is no claim and no warning
+        b.close()
+        vlcs.VLC("c", cpus={second})
+        """,
+        str(first),
+        str(second),
+    )
+
+
+def test_a_closed_context() -> None:
+    check(
+        """
+        state = vlcs.StateError
+        a = vlcs.VLC("a")
+        library = a.load_library("libz.so.1")
+        module = a.import_module("math")
+        checksum, root = library.crc32, module.sqrt
+        with a:
+            refused(state, a.close, "'a'", "inside")
+        a.close()
+        for call in (
+            lambda: a.run(len, "x"), lambda: a.submit(len, "x"), lambda: a.import_module("json"),
+            lambda: a.load_library("libz.so.1"), lambda: a.resize("0"), a.stats, a.threads, a.libraries,
+            lambda: checksum(0, None, 0), lambda: root(4.0), lambda: module.pi, a.__enter__,
+        ):
+            refused(state, call, "'a'", "closed", "vlcs.VLC(")
+        native = vlcs.VLC("native", interpreter=False)
+        refused(state, lambda: native.run(len, "x"), "interpreter=False")
+        """
+    )
+
+
+def test_what_cannot_be_pickled() -> None:
+    check(
+        """
+        import threading
+        a = vlcs.VLC("a")
+        bad = vlcs.PicklingError
+        lock = threading.Lock()
+        refused(bad, lambda: a.run(lambda: lock), "'a'", "lock")
+        refused(bad, lambda: a.run(len, lock), "'a'", "lock")
+        refused(bad, lambda: a.run(lambda: __import__("threading").Lock()), "'a'", "lock")
+        refused(bad, lambda: a.submit(len, [lock]).result(), "lock")
+        refused(bad, lambda: a.run(lambda: (n for n in range(3))), "generator")
+        assert a.run(len, "on") == 2
+        """
+    )
+
+
+def test_libraries_that_cannot_be_loaded(tmp_path: Path, build: Builder) -> None:
+    good = build("counter.c", "libcounter.so").read_bytes()
+    lazy = build("lazy.c", "liblazy.so")
+    (tmp_path / "libtruncated.so").write_bytes(good[: len(good) // 3])
+    (tmp_path / "libforeign.so").write_bytes(
+        good[:18] + (183).to_bytes(2, "little") + good[20:]
+    )  # EM_AARCH64
+    (tmp_path / "libtext.so").write_text("INPUT(libc.so.6)\n")
+    build(
+        "versioned.c",
+        "new/libversioned.so",
+        "-DVERSIONED_LAST=3",
+        '-DVERSIONED_FIRST_DEFAULT=""',
+        version_script("versioned_3.map"),
+    )
+    build(
+        "versioned.c",
+        "old/libversioned.so",
+        "-DVERSIONED_LAST=2",
+        '-DVERSIONED_FIRST_DEFAULT=""',
+        version_script("versioned_2.map"),
+    )
+    newer = lazy.parent / "new" / "libversioned.so"
+    user = build(
+        "version_user.c",
+        "old/libversion_user.so",
+        "-DVERSION_SYMBOL=newest",
+        str(newer),
+        "-Wl,-rpath,$ORIGIN",
+    )
+    check(
+        """
+        folder, lazy, user = sys.argv[1:]
+        a = vlcs.VLC("a")
+        before = footprint()
+        bad = vlcs.LoadError
+        load = lambda path: (lambda: a.load_library(path))
+        refused(bad, load("/nonexistent/libnowhere.so"), "/nonexistent/libnowhere.so", "No such file")
+        refused(bad, load("libnowhere.so.9"), "libnowhere.so.9")
+        refused(bad, load(folder + "/libtruncated.so"), "libtruncated.so", "truncated")
+        refused(bad, load(folder + "/libforeign.so"), "libforeign.so", "machine")
+        refused(bad, load(folder + "/libtext.so"), "libtext.so", "ELF")
+        refused(bad, load(lazy), "liblazy.so", "missing_function")
+        error = refused(bad, load(user), "libversion_user.so", "libversioned.so", "V3")
+        assert isinstance(error, OSError)
+        library = a.load_library("libz.so.1")
+        error = refused(bad, lambda: library.no_such_function, "no_such_function", "libz")
+        # The same in the context's own Python: what ctypes and import raise there.
+        for path in (folder + "/libtruncated.so", "libnowhere.so.9", lazy):
+            try:
+                a.run(lambda path: __import__("ctypes").CDLL(path), path)
+            except OSError as error:
+                assert path.rpartition("/")[2].removesuffix(".9") in str(error), error
+            else:
+                raise SystemExit("loaded " + path)
+        after = footprint()
+        new = set(after["files"]) - set(before["files"])  # zlib, and what `import ctypes` there loads
+        assert not [file for file in new if not any(part in file for part in ("libz", "ctypes", "ffi"))], new
+        assert {**after, "files": None} == {**before, "files": None}, (before, after)
+        """,
+        str(tmp_path),
+        str(lazy),
+        str(user),
+    )
+
+
+@pytest.mark.parametrize("name", ["pypy", "old"])
+def test_pythons_that_cannot_be(tmp_path: Path, name: str) -> None:
+    # A program that answers as such a Python would; the real ones are large.
+    facts = {
+        "pypy": '"implementation": "pypy", "version": [3, 11, 1]',
+        "old": '"implementation": "cpython", "version": [3, 6, 1]',
+    }[name]
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\necho \'{{{facts}, "executable": "{python}", "prefix": "/usr", "base_prefix": "/usr", '
+        f'"sys_path": [], "config": {{}}}}\'\n'
+    )
+    python.chmod(0o755)
+    check(
+        """
+        vlcs.VLC("first").close()
+        before = footprint()
+        refused(vlcs.ArgumentError, lambda: vlcs.VLC(python=sys.argv[1]), sys.argv[1], *sys.argv[2:])
+        assert footprint() == before, (before, footprint())
+        """,
+        str(python),
+        *{"pypy": ("pypy", "CPython"), "old": ("3.6",)}[name],
+    )

@@ -1,0 +1,255 @@
+"""What crosses between host and context, and how: arrays shared, the rest by value, exceptions whole."""
+
+from __future__ import annotations
+
+from support.child import run_child
+
+
+def test_arrays_are_shared_both_ways() -> None:
+    run_child(
+        """
+        import numpy as np, vlcs
+        a = vlcs.VLC("a")
+        there = np.zeros(1_000_000)
+        pointer = lambda array: array.__array_interface__["data"][0]
+        def fill(array, value):
+            array[:] = value
+            return array.__array_interface__["data"][0], str(array.dtype), array.shape
+        assert a.run(fill, there, 7.0) == (pointer(there), "float64", (1_000_000,))
+        assert there[0] == there[-1] == 7.0                      # written there, seen here
+
+        def make():
+            import numpy as np, vlcs_kept
+            vlcs_kept.array = np.arange(500_000, dtype="int32").reshape(500, 1000)
+            return vlcs_kept.array
+        def prepare():
+            import sys, types
+            sys.modules["vlcs_kept"] = types.ModuleType("vlcs_kept")
+        a.run(prepare)
+        back = a.run(make)
+        kept = lambda: __import__("vlcs_kept").array.__array_interface__["data"][0]
+        assert pointer(back) == a.run(kept)
+        assert back.dtype == np.int32 and back.shape == (500, 1000) and back[499, 999] == 499_999
+        back[0, 0] = -5
+        assert a.run(lambda: int(__import__("vlcs_kept").array[0, 0])) == -5  # written here, seen there
+
+        # A round trip is the same memory; so is a view of part of it, and an array inside of other values.
+        again = a.run(lambda array: array, there)
+        assert pointer(again) == pointer(there)
+        part = a.run(lambda array: array[10:20:2], there)
+        assert part.tolist() == [7.0] * 5
+        nested = a.run(lambda box: {"sum": box["x"][0].sum(), "x": box["x"][0]}, {"x": [there, "y"]})
+        assert nested["sum"] == 7e6 and pointer(nested["x"]) == pointer(there)
+
+        # Fortran order, read-only arrays, bytearray and memoryview.
+        columns = np.asfortranarray(np.arange(200_000.0).reshape(400, 500))
+        assert a.run(lambda array: bool(array.flags.f_contiguous), columns)
+        fixed = np.arange(100_000)
+        fixed.flags.writeable = False
+        assert a.run(lambda array: bool(array.flags.writeable), fixed) is False
+        """,
+        timeout=60,
+    )
+
+
+def test_arrays_do_not_cost_their_size() -> None:
+    run_child(
+        """
+        import time, numpy as np, vlcs
+        a = vlcs.VLC("a")
+        big = np.zeros(40_000_000)  # 320 MB
+        touch = lambda array: array
+        a.run(touch, big)
+        def best(array):
+            times = []
+            for _ in range(20):
+                start = time.perf_counter()
+                back = a.run(touch, array)
+                times.append(time.perf_counter() - start)
+                assert back.__array_interface__["data"] == array.__array_interface__["data"]
+            return min(times)
+        small, large = best(big[:100_000]), best(big)
+        assert large < small * 3 + 0.001, (small, large)  # a copy takes tenths of a second
+        """,
+        timeout=60,
+    )
+
+
+def test_owners_stay_alive() -> None:
+    run_child(
+        """
+        import gc, weakref, numpy as np, vlcs
+        a = vlcs.VLC("a")
+        # The context drops its array; the host still reads it.
+        held = a.run(lambda: __import__("numpy").full(300_000, 3.5))
+        for _ in range(20):
+            a.run(lambda: len([__import__("numpy").zeros(300_000) for _ in range(3)]))
+            a.run(gc.collect)
+        assert (held == 3.5).all()
+        # The host drops its array; the context still reads it.
+        def keep(array):
+            import builtins
+            builtins.vlcs_kept = array
+        mine = np.full(300_000, 2.25)
+        alive = weakref.ref(mine)
+        a.run(keep, mine)
+        del mine
+        gc.collect()
+        for _ in range(20):
+            np.zeros(300_000)
+        assert a.run(lambda: bool((__import__("builtins").vlcs_kept == 2.25).all()))
+        # And lets go: the owner ends when its last user does.
+        def drop():
+            import builtins, gc
+            del builtins.vlcs_kept
+            gc.collect()
+        a.run(drop)
+        gc.collect()
+        import time
+        for _ in range(100):  # released by its own interpreter, when that next gets to it
+            if alive() is None:
+                break
+            a.run(len, "")
+            gc.collect()
+            time.sleep(0.01)
+        assert alive() is None
+        """,
+        timeout=60,
+    )
+
+
+def test_arrays_between_two_contexts() -> None:
+    run_child(
+        """
+        import numpy as np, vlcs
+        a, b = vlcs.VLC("a"), vlcs.VLC("b")
+        made = a.run(lambda: __import__("numpy").arange(200_000.0))
+        where = lambda array: array.__array_interface__["data"][0]
+        assert b.run(where, made) == where(made)
+        def double(array):
+            array *= 2
+        b.run(double, made)
+        assert made[100] == 200.0
+        """,
+        timeout=30,
+    )
+
+
+def test_results_outlive_a_closed_context() -> None:
+    run_child(
+        """
+        import gc, numpy as np, vlcs
+        a = vlcs.VLC("a")
+        held = a.run(lambda: __import__("numpy").full(300_000, 1.5))
+        try:
+            a.close(timeout=2)
+        except vlcs.BusyError as error:
+            assert "'a'" in str(error), error  # it may wait for the last holder, and then says so
+        assert a.closed
+        b = vlcs.VLC("b")
+        b.run(lambda: __import__("numpy").zeros(300_000) + 9)
+        assert (held == 1.5).all()
+        held[0] = 0
+        del held
+        gc.collect()
+        a.close()
+        assert b.run(len, "xy") == 2
+        """,
+        timeout=30,
+    )
+
+
+def test_values_cross_by_value() -> None:
+    run_child(
+        """
+        import collections, datetime, decimal, enum, fractions, vlcs
+        a = vlcs.VLC("a")
+        same = lambda *values: values
+        values = (
+            None, True, 0, -1, 2**200, 1.5, float("inf"), 3 + 4j, "text \\U0001f600", b"bytes", (),
+            [1, [2, [3]]], {"a": {1, 2}}, frozenset("xy"), range(5), slice(1, 2), datetime.date(2026, 1, 2),
+            decimal.Decimal("1.10"), fractions.Fraction(1, 3), collections.OrderedDict(a=1),
+            bytearray(b"array"),
+        )
+        assert a.run(same, *values) == values
+        shared = [1, 2]
+        assert a.run(lambda pair: pair[0] is pair[1], (shared, shared)) is True
+
+        class Point:  # of __main__: crosses with its class
+            def __init__(self, x): self.x = x
+            def __eq__(self, other): return self.x == other.x
+        assert a.run(lambda point: point.x, Point(3)) == 3
+
+        offset = 10
+        assert a.run(lambda x: x + offset, 5) == 15  # closures are copied
+        """,
+        timeout=30,
+    )
+
+
+def test_exceptions_come_home_with_their_traceback() -> None:
+    run_child(
+        """
+        import json, traceback, vlcs
+        a = vlcs.VLC("a")
+        def outer(text):
+            def inner():
+                return {}[text]
+            return inner()
+        for call in (lambda: a.run(outer, "missing"), lambda: a.submit(outer, "missing").result()):
+            try:
+                call()
+            except KeyError as error:
+                assert error.args == ("missing",)
+                words = "".join(traceback.format_exception(error))
+                assert "in inner" in words and "in outer" in words, words  # frames of the context
+                assert "'a'" in words, words                               # and which it was
+            else:
+                raise SystemExit("nothing was raised")
+
+        # Attributes come too; classes of importable modules are the host's own.
+        try:
+            a.run(json.loads, "{]")
+        except json.JSONDecodeError as error:
+            assert error.pos == 1 and error.doc == "{]"
+        def chained():
+            try:
+                1 / 0
+            except ZeroDivisionError as error:
+                raise ValueError("because of it") from error
+        try:
+            a.run(chained)
+        except ValueError as error:
+            words = "".join(traceback.format_exception(error))
+            assert "ZeroDivisionError" in words and "because of it" in words, words
+
+        # A class that cannot be rebuilt here is described.
+        def strange():
+            class Strange(Exception):
+                def __reduce__(self): raise TypeError("no")
+            raise Strange("odd")
+        try:
+            a.run(strange)
+        except vlcs.RemoteError as error:
+            assert "Strange" in error.type_name and "odd" in str(error) and "in strange" in error.traceback
+        else:
+            raise SystemExit("nothing was raised")
+        assert a.run(len, "on") == 2  # and it goes on
+        """,
+        timeout=30,
+    )
+
+
+def test_system_exit_in_a_context_is_an_exception() -> None:
+    run_child(
+        """
+        import sys, vlcs
+        a = vlcs.VLC("a")
+        try:
+            a.run(sys.exit, 5)
+        except SystemExit as error:
+            assert error.code == 5
+        assert a.run(len, "on") == 2
+        """,
+        timeout=30,
+    )

@@ -1,0 +1,158 @@
+"""A stand-in for the native side, so that what Python decides can be tested without loading anything."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from vlcs._core import _errors, _instance, _plan, _python
+from vlcs._core._registry import REGISTRY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class FakeContext:
+    """One thread per context, and a log of what was asked."""
+
+    log: list[str]
+    refuse: str | None = None
+    counter = itertools.count(1)
+
+    def __init__(self, *, name: str | None, cpus: Any, env: Any, share: Any, threads: int) -> None:
+        self.options = {"cpus": cpus, "env": env, "share": share, "threads": threads}
+        self.name = name or f"vlc-{next(self.counter)}"
+        self.slice = [0, 1] if cpus is None else list(cpus)
+        self.depth = 0
+        self.jobs: queue.Queue[Callable[[], object] | None] = queue.Queue()
+        self.thread = threading.Thread(target=self._work, daemon=True)
+        self.thread.start()
+        self.log.append(f"create {self.name}")
+
+    def _work(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            job()
+
+    def load(self, file: str, flags: int) -> int:
+        self.log.append(f"load {file} {flags}")
+        if "missing" in file:
+            raise _errors.from_status(3, f"cannot load {file}: no such file", file)
+        return 77
+
+    def symbol(self, library: int, name: str) -> int:
+        if name == "missing":
+            raise _errors.from_status(3, f"cannot find {name}", name)
+        return 4096 + library
+
+    def enter(self) -> None:
+        self.depth += 1
+
+    def leave(self) -> None:
+        self.depth -= 1
+
+    def submit(self, function: Callable[[], object], _thread: int = -1) -> None:
+        self.jobs.put(function)
+
+    def resize(self, cpus: Sequence[int]) -> None:
+        if self.refuse == "resize":
+            raise _errors.from_status(5, "cannot resize", "", 1)
+        self.slice = list(cpus)
+
+    def cpus(self) -> list[int]:
+        return self.slice
+
+    def threads(self) -> list[int]:
+        return [self.thread.native_id or 0]
+
+    def libraries(self) -> list[str]:
+        return ["/lib/libpython.so"]
+
+    def stats(self) -> dict[str, int]:
+        names = "threads visitors libraries voluntary_switches involuntary_switches heap_bytes mapped_bytes"
+        more = "library_bytes static_tls_bytes lookups cached keys"
+        return {"cpu_time": 1_500_000_000, **dict.fromkeys(f"{names} {more}".split(), 3)}
+
+    def destroy(self, _timeout_ms: int = -1) -> None:
+        if self.refuse == "destroy":
+            type(self).refuse = None
+            raise _errors.from_status(6, f"cannot close {self.name}: a thread of libx.so computes")
+        self.jobs.put(None)
+        self.thread.join()
+        self.log.append(f"destroy {self.name}")
+
+
+class FakeInterpreter:
+    """Runs nothing by itself; its bridge calls functions right here."""
+
+    refuse: str | None = None
+
+    def __init__(self, context: FakeContext, **options: Any) -> None:
+        if self.refuse == "start":
+            raise _errors.from_status(4, "cannot start: no mappings left")
+        self.context, self.options = context, options
+        self.interrupted = 0
+        context.log.append(f"start {context.name}")
+
+    def interrupt(self) -> None:
+        self.interrupted += 1
+
+    leases = 0
+
+    def stop(self, _timeout_ms: int = -1, abandon: bool = False) -> None:
+        if self.leases and not abandon:
+            raise _errors.from_status(
+                6, f"cannot stop {self.context.name}: {self.leases} arrays are held outside"
+            )
+        self.context.log.append(f"stop {self.context.name}")
+
+
+class FakeBridge:
+    """As a guest that shares everything with the host."""
+
+    def __init__(self, interpreter: FakeInterpreter, _name: str) -> None:
+        self.interpreter = interpreter
+
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+
+class Native:
+    """What a test can see and set."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.context = type("Context", (FakeContext,), {"log": self.log, "counter": itertools.count(1)})
+        self.interpreter = type("Interpreter", (FakeInterpreter,), {})
+
+    @property
+    def threads(self) -> int:
+        return sum(thread.name.startswith("Thread-") for thread in threading.enumerate())
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[Native]:
+    """Contexts made of Python only, on a machine with CPUs 0 and 1."""
+    fake = Native()
+    monkeypatch.setattr(_instance._native, "Context", fake.context)
+    monkeypatch.setattr(_instance._native, "Interpreter", fake.interpreter)
+    monkeypatch.setattr(_instance, "Bridge", FakeBridge)
+    monkeypatch.setattr(_instance, "_guest_source", lambda: "def serve(): ...")
+    monkeypatch.setattr(_instance._exit, "install", lambda: None)
+    monkeypatch.setattr(
+        _plan._python,
+        "find",
+        lambda _: _python.Python("/usr/bin/python", (3, 11, 0), "libpython.so", ("/lib",)),
+    )
+    from vlcs._core._topology import CPU, Topology
+
+    topology = Topology({n: CPU(n, 0, frozenset({n})) for n in (0, 1)})
+    monkeypatch.setattr(REGISTRY, "machine", lambda: (frozenset({0, 1}), topology))
+    before = REGISTRY.members()
+    yield fake
+    for member in reversed(REGISTRY.members()):
+        if member not in before:
+            member.close(5)

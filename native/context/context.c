@@ -124,7 +124,7 @@ static void exit_all(void) {
     }
 }
 
-static int start(vlc_error *error) {
+int vlci_context_start(vlc_error *error) {
     static vlci_lock lock;
     static bool started;
     VLCI_HOLD(&lock);
@@ -240,7 +240,7 @@ int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name, "cannot create a context: its name must have 1 to 200 bytes");
     if (mine.threads > 4096)
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name, "cannot create a context with %u threads; 4,096 are the most", mine.threads);
-    int status = start(error);
+    int status = vlci_context_start(error);
     if (status) return status;
     vlc_context *made = calloc(1, sizeof *made);
     if (!made) return vlci_fail(error, VLC_SYSTEM, ENOMEM, mine.name, "cannot create a context: out of memory");

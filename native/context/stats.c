@@ -71,6 +71,8 @@ int vlc_get_stats(vlc_context *context, vlc_stats *stats, vlc_error *error) {
 int vlc_get_limits(vlc_limits *limits, vlc_error *error) {
     if (!size_is_known(limits->size, sizeof limits->size))
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_limits", "the record's size is %u; set it to sizeof(vlc_limits)", limits->size);
+    int status = vlci_context_start(error);
+    if (status) return status;
     vlc_limits now = { sizeof now, vlci_context_count(), vlci_tls_pool_size(), vlci_tls_pool_used(), vlci_os_mappings(),
                        vlci_os_mappings_max() };
     uint32_t size = limits->size;

@@ -38,14 +38,15 @@ int vlci_visit_enter(vlc_context *context, vlc_error *error) {
     visit->outer = thread->visit;
     visit->context = context;
     visit->depth = 0;
-    visit->moved = false;
+    visit->has_cpus = false;
     cpu_set_t slice, outside;
     vlci_context_cpus(context, &slice);
     if (!vlci_os_affinity_get(0, &visit->cpus)) {
         CPU_XOR(&outside, &visit->cpus, &slice);
         CPU_AND(&outside, &outside, &visit->cpus);
         /* a mask that lies within the slice is somebody's choice, and stays */
-        if (CPU_COUNT(&outside)) visit->moved = !vlci_os_affinity_set(0, &slice);
+        if (CPU_COUNT(&outside)) vlci_os_affinity_set(0, &slice);
+        visit->has_cpus = true;
     }
     vlci_arch_float_save(&visit->float_state);
     visit->locale = uselocale(context->locale);
@@ -61,7 +62,8 @@ void vlci_visit_leave(vlc_context *context) {
     thread->visit = visit->outer;
     uselocale(visit->locale);
     vlci_arch_float_restore(&visit->float_state);
-    if (visit->moved) vlci_os_affinity_set(0, &visit->cpus);
+    cpu_set_t now; /* compared, since a library inside may have moved the thread too */
+    if (visit->has_cpus && !vlci_os_affinity_get(0, &now) && !CPU_EQUAL(&now, &visit->cpus)) vlci_os_affinity_set(0, &visit->cpus);
     visit_give(thread, visit);
     errno = saved;
 }

@@ -91,7 +91,8 @@ static const char *read_headers(struct vlci_image *image, uintptr_t low, uintptr
         uintptr_t at = image->map.l_addr + p->p_vaddr;
         if (p->p_type != PT_DYNAMIC && p->p_type != PT_TLS && p->p_type != PT_GNU_RELRO && p->p_type != PT_GNU_EH_FRAME)
             continue;
-        if (p->p_vaddr < low || p->p_vaddr + p->p_memsz > high) return "a segment lies outside of the others (the file is damaged)";
+        /* the file's part: .tbss and the rounding of relro take no address space */
+        if (p->p_vaddr < low || p->p_vaddr + p->p_filesz > high) return "a segment lies outside of the others (the file is damaged)";
         if (p->p_type == PT_DYNAMIC) entries = (Elf64_Dyn *)at;
         if (p->p_type == PT_TLS && p->p_memsz) {
             size_t align = p->p_align ? p->p_align : 1;

@@ -207,10 +207,12 @@ static int open_locked(vlc_context *context, struct vlci_image *from, const char
         roll_back(context, first, global_count);
         return status;
     }
-    for (size_t i = first; i < context->image_count; i++) vlci_unwind_add(context->images[i]);
+    for (size_t i = first; i < context->image_count && !from; i++) vlci_unwind_add(context->images[i]);
     context->loads += context->image_count - first;
     if (context->image_count != first) vlci_debugger_changed(context);
+    size_t count = context->image_count; /* constructors may open more, which see to themselves */
     initialise(context, *image);
+    for (size_t i = first; i < count; i++) vlci_unwind_prepare(context->images[i]);
     return VLC_OK;
 }
 

@@ -37,8 +37,8 @@ struct vlci_visit {
     struct vlci_visit *outer;
     vlc_context *context;
     unsigned depth; /* further entries into the same context */
-    bool moved;     /* cpus is to be restored */
-    cpu_set_t cpus;
+    bool has_cpus;
+    cpu_set_t cpus; /* affinity before */
     locale_t locale;
     struct vlci_float_state float_state;
 };

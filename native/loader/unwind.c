@@ -36,11 +36,41 @@ static void (*registrar(const char *name))(void *) {
 }
 
 void vlci_unwind_add(struct vlci_image *image) {
+    if (image->eh_frame) return;
     void (*enter)(void *) = registrar("__register_frame");
     void *frames = frames_of(image);
     if (!enter || !frames || !*(const uint32_t *)frames) return;
     enter(frames);
     image->eh_frame = frames;
+}
+
+static int stop_at_once(void *context, void *argument) {
+    (void)context;
+    (void)argument;
+    return 5; /* _URC_END_OF_STACK */
+}
+
+void vlci_unwind_prepare(struct vlci_image *image) {
+    const struct vlci_wanted wanted = { "_Unwind_Backtrace", vlci_gnu_hash("_Unwind_Backtrace"), NULL, true };
+    const Elf64_Sym *symbol = vlci_dynamic_find(&image->dynamic, &wanted);
+    if (!symbol || image->host) return;
+    ((int (*)(int (*)(void *, void *), void *))(image->map.l_addr + symbol->st_value))(stop_at_once, NULL);
+}
+
+/* Any word of the stack that points into an image may be a return address: registering too many does no harm. */
+__attribute__((no_sanitize("address"))) void vlci_unwind_add_stack(vlc_context *context) {
+    pthread_attr_t attributes;
+    void *low;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes)) return;
+    pthread_attr_getstack(&attributes, &low, &size);
+    pthread_attr_destroy(&attributes);
+    pthread_mutex_lock(&context->load_lock);
+    for (void **word = __builtin_frame_address(0); (char *)(word + 1) <= (char *)low + size; word++) {
+        struct vlci_image *image = vlci_image_at(*word);
+        if (image && image->region.context == context) vlci_unwind_add(image);
+    }
+    pthread_mutex_unlock(&context->load_lock);
 }
 
 void vlci_unwind_remove(struct vlci_image *image) {
@@ -73,6 +103,21 @@ static int first_counts(struct dl_phdr_info *info, size_t size, void *counts) {
     return 1;
 }
 
+struct walk {
+    int (*callback)(struct dl_phdr_info *, size_t, void *);
+    void *data;
+    unsigned long long loads, unloads;
+};
+
+/* All objects of one walk tell the same counts: the host's and the context's. */
+static int host_object(struct dl_phdr_info *info, size_t size, void *argument) {
+    struct walk *walk = argument;
+    struct dl_phdr_info mine = *info;
+    mine.dlpi_adds += walk->loads;
+    mine.dlpi_subs += walk->unloads;
+    return walk->callback(&mine, size, walk->data);
+}
+
 int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data, vlc_context *context) {
     unsigned long long counts[2] = { 0, 0 };
     dl_iterate_phdr(first_counts, counts); /* unwinders keep a cache while both numbers stand still */
@@ -91,5 +136,6 @@ int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *),
         result = callback(&info, sizeof info, data);
     }
     pthread_mutex_unlock(&context->load_lock);
-    return result ? result : dl_iterate_phdr(callback, data);
+    struct walk walk = { callback, data, context->loads, context->unloads };
+    return result ? result : dl_iterate_phdr(host_object, &walk);
 }

@@ -2,6 +2,7 @@
 #include "context/context.h"
 #include "loader/key.h"
 #include "loader/thread.h"
+#include "loader/unwind.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -33,6 +34,12 @@ int vlci_thrd_create(thrd_t *thread, thrd_start_t function, void *argument, vlc_
     if (!failed) return thrd_success;
     free(start);
     return failed == EAGAIN ? thrd_nomem : thrd_error;
+}
+
+/* libc unwinds the stack with the host's unwinder, so that cleanups and destructors run. */
+__attribute__((noreturn)) void vlci_pthread_exit(void *value, vlc_context *context) {
+    vlci_unwind_add_stack(context);
+    pthread_exit(value);
 }
 
 /* Destructors of C++ thread_local objects. `object_handle` needs no count: memory goes with the context. */

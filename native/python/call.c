@@ -16,7 +16,7 @@ struct spans {
 struct call {
     struct vlci_realm *guest;
     struct call *outer; /* that this thread was in before */
-    char *payload; /* the host's bytes on the way there */
+    char *payload;      /* the host's bytes on the way there */
     Py_ssize_t payload_size;
     struct spans sent;
     char *answer; /* a copy: the guest's bytes cannot be held without its GIL */
@@ -41,7 +41,7 @@ static void drop(struct spans *spans)
     for (Py_ssize_t i = 0; i < spans->count; i++)
         vlci_span_drop(&spans->items[i]);
     free(spans->items);
-    *spans = (struct spans){NULL, 0};
+    *spans = (struct spans) { NULL, 0 };
 }
 
 /* -1: an exception is set in the realm whose API it is. */
@@ -132,10 +132,11 @@ static int failed(struct call *call, vlc_error *error)
     api->PyErr_Restore(pending[0], pending[1], pending[2]);
     char why[512];
     vlci_guest_explain(call->guest, why, sizeof why);
-    return vlci_fail(error, VLC_BUG, call->guest->name,
-                     "the call into the Python of the context \"%s\" failed outside the called function, with %s. "
-                     "Please report it.",
-                     call->guest->name, why);
+    return vlci_fail(
+        error, VLC_BUG, call->guest->name,
+        "the call into the Python of the context \"%s\" failed outside the called function, with %s. "
+        "Please report it.",
+        call->guest->name, why);
 }
 
 /* The guest's part, without the host's GIL. */
@@ -225,7 +226,7 @@ static int cross(struct call *call)
 
 PyObject *vlci_call(struct vlci_realm *guest, PyObject *payload, PyObject *buffers)
 {
-    struct call call = {.guest = guest};
+    struct call call = { .guest = guest };
     PyObject *result = NULL;
     vlci_realm_retain(guest);
     if (take_arguments(&call, payload, buffers) == 0 && cross(&call) == 0)

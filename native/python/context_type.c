@@ -106,11 +106,12 @@ static const char **string_array(PyObject *sequence, PyObject **keep)
 
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"name", "cpus", "env", "share", "threads", NULL};
+    static char *names[] = { "name", "cpus", "env", "share", "threads", NULL };
     const char *name;
     PyObject *cpus, *env, *share;
     unsigned threads;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOI:Context", names, &name, &cpus, &env, &share, &threads))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOI:Context", names, &name, &cpus, &env, &share,
+                                     &threads))
         return NULL;
 
     vlc_spec spec = VLC_SPEC_INIT;
@@ -131,13 +132,10 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     }
     if (self) {
         int status;
-        Py_BEGIN_ALLOW_THREADS
-        status = vlc_create(&spec, &cast(self)->context, &error);
-        Py_END_ALLOW_THREADS
-        if (status == VLC_OK)
-            cast(self)->name = PyUnicode_FromString(vlc_name(cast(self)->context));
-        else
-            vlci_raise(&error);
+        Py_BEGIN_ALLOW_THREADS status = vlc_create(&spec, &cast(self)->context, &error);
+        Py_END_ALLOW_THREADS if (status == VLC_OK) cast(self)->name =
+            PyUnicode_FromString(vlc_name(cast(self)->context));
+        else vlci_raise(&error);
         if (!cast(self)->name)
             Py_CLEAR(self);
     }
@@ -175,10 +173,8 @@ static PyObject *context_load(PyObject *self, PyObject *args)
         vlc_error error = VLC_ERROR_INIT;
         const char *path = PyBytes_AsString(file);
         int status;
-        Py_BEGIN_ALLOW_THREADS
-        status = vlc_load(context, path, flags, &library, &error);
-        Py_END_ALLOW_THREADS
-        vlci_context_unuse(cast(self));
+        Py_BEGIN_ALLOW_THREADS status = vlc_load(context, path, flags, &library, &error);
+        Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
         result = status == VLC_OK ? PyLong_FromVoidPtr(library) : vlci_raise(&error);
     }
     Py_DECREF(file);
@@ -200,10 +196,8 @@ static PyObject *context_symbol(PyObject *self, PyObject *args)
     void *address;
     vlc_error error = VLC_ERROR_INIT;
     int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = vlc_symbol(context, library, name, &address, &error);
-    Py_END_ALLOW_THREADS
-    vlci_context_unuse(cast(self));
+    Py_BEGIN_ALLOW_THREADS status = vlc_symbol(context, library, name, &address, &error);
+    Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
     return status == VLC_OK ? PyLong_FromVoidPtr(address) : vlci_raise(&error);
 }
 
@@ -215,10 +209,8 @@ static PyObject *context_enter(PyObject *self, PyObject *unused)
         return NULL;
     vlc_error error = VLC_ERROR_INIT;
     int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = vlc_enter(context, &error);
-    Py_END_ALLOW_THREADS
-    vlci_context_unuse(cast(self));
+    Py_BEGIN_ALLOW_THREADS status = vlc_enter(context, &error);
+    Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
     return none_or_raise(status, &error);
 }
 
@@ -231,10 +223,8 @@ static PyObject *context_leave(PyObject *self, PyObject *unused)
     vlc_error error = VLC_ERROR_INIT;
     int status;
     cast(self)->uses++;
-    Py_BEGIN_ALLOW_THREADS
-    status = vlc_leave(context, &error);
-    Py_END_ALLOW_THREADS
-    vlci_context_unuse(cast(self));
+    Py_BEGIN_ALLOW_THREADS status = vlc_leave(context, &error);
+    Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
     return none_or_raise(status, &error);
 }
 
@@ -259,7 +249,7 @@ static void *run_callable(void *argument)
 
 static PyObject *context_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "thread", NULL};
+    static char *names[] = { "function", "thread", NULL };
     PyObject *function;
     int thread = -1;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:submit", names, &function, &thread))
@@ -270,11 +260,10 @@ static PyObject *context_submit(PyObject *self, PyObject *args, PyObject *kwargs
     vlc_error error = VLC_ERROR_INIT;
     int status;
     Py_INCREF(function); /* run_callable's */
-    Py_BEGIN_ALLOW_THREADS
-    status = thread < 0 ? vlc_submit(context, run_callable, function, NULL, &error)
-                        : vlc_submit_on(context, (uint32_t)thread, run_callable, function, NULL, &error);
-    Py_END_ALLOW_THREADS
-    vlci_context_unuse(cast(self));
+    Py_BEGIN_ALLOW_THREADS status =
+        thread < 0 ? vlc_submit(context, run_callable, function, NULL, &error)
+                   : vlc_submit_on(context, (uint32_t)thread, run_callable, function, NULL, &error);
+    Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
     if (status != VLC_OK)
         Py_DECREF(function);
     return none_or_raise(status, &error);
@@ -295,10 +284,8 @@ static PyObject *context_call_address(PyObject *self, PyObject *args)
     void *result = NULL;
     vlc_error error = VLC_ERROR_INIT;
     int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = vlc_run(context, (vlc_function)function, pointer, &result, &error);
-    Py_END_ALLOW_THREADS
-    vlci_context_unuse(cast(self));
+    Py_BEGIN_ALLOW_THREADS status = vlc_run(context, (vlc_function)function, pointer, &result, &error);
+    Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
     return status == VLC_OK ? PyLong_FromVoidPtr(result) : vlci_raise(&error);
 }
 
@@ -313,10 +300,8 @@ static PyObject *context_resize(PyObject *self, PyObject *cpus)
     if (context) {
         vlc_error error = VLC_ERROR_INIT;
         int status;
-        Py_BEGIN_ALLOW_THREADS
-        status = vlc_resize(context, numbers, count, &error);
-        Py_END_ALLOW_THREADS
-        vlci_context_unuse(cast(self));
+        Py_BEGIN_ALLOW_THREADS status = vlc_resize(context, numbers, count, &error);
+        Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
         result = none_or_raise(status, &error);
     }
     PyMem_Free(numbers);
@@ -392,29 +377,27 @@ static PyObject *context_stats(PyObject *self, PyObject *unused)
     vlc_error error = VLC_ERROR_INIT;
     int status;
     cast(self)->uses++;
-    Py_BEGIN_ALLOW_THREADS
-    status = vlc_get_stats(context, &stats, &error);
-    Py_END_ALLOW_THREADS
-    vlci_context_unuse(cast(self));
+    Py_BEGIN_ALLOW_THREADS status = vlc_get_stats(context, &stats, &error);
+    Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
     if (status != VLC_OK)
         return vlci_raise(&error);
     const struct {
         const char *name;
         unsigned long long value;
     } figures[] = {
-        {"threads", stats.threads},
-        {"visitors", stats.visitors},
-        {"libraries", stats.libraries},
-        {"cpu_time", stats.cpu_time},
-        {"voluntary_switches", stats.voluntary_switches},
-        {"involuntary_switches", stats.involuntary_switches},
-        {"heap_bytes", stats.heap_bytes},
-        {"mapped_bytes", stats.mapped_bytes},
-        {"library_bytes", stats.library_bytes},
-        {"static_tls_bytes", stats.static_tls_bytes},
-        {"lookups", stats.lookups},
-        {"cached", stats.cached},
-        {"keys", stats.keys},
+        { "threads", stats.threads },
+        { "visitors", stats.visitors },
+        { "libraries", stats.libraries },
+        { "cpu_time", stats.cpu_time },
+        { "voluntary_switches", stats.voluntary_switches },
+        { "involuntary_switches", stats.involuntary_switches },
+        { "heap_bytes", stats.heap_bytes },
+        { "mapped_bytes", stats.mapped_bytes },
+        { "library_bytes", stats.library_bytes },
+        { "static_tls_bytes", stats.static_tls_bytes },
+        { "lookups", stats.lookups },
+        { "cached", stats.cached },
+        { "keys", stats.keys },
     };
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict && i < sizeof figures / sizeof figures[0]; i++) {
@@ -429,10 +412,9 @@ static PyObject *context_stats(PyObject *self, PyObject *unused)
 /* Waits until no method of another thread uses the context without the GIL, `timeout_ms` at most. */
 static bool wait_for_uses(struct vlci_context_object *self, int timeout_ms)
 {
-    const struct timespec pause = {0, 1000000};
+    const struct timespec pause = { 0, 1000000 };
     for (int waited = 0; self->uses && waited < timeout_ms; waited++) {
-        Py_BEGIN_ALLOW_THREADS
-        nanosleep(&pause, NULL);
+        Py_BEGIN_ALLOW_THREADS nanosleep(&pause, NULL);
         Py_END_ALLOW_THREADS
     }
     return !self->uses;
@@ -448,21 +430,23 @@ static int check_guest(const struct vlci_context_object *self, vlc_error *error)
     enum vlci_life life = guest->life;
     pthread_mutex_unlock(&guest->lock);
     if (life != VLCI_STOPPED)
-        return vlci_fail(error, VLC_MISUSE, guest->name,
-                         "cannot destroy the context \"%s\": its Python still runs. Stop the interpreter first.",
-                         guest->name);
+        return vlci_fail(
+            error, VLC_MISUSE, guest->name,
+            "cannot destroy the context \"%s\": its Python still runs. Stop the interpreter first.",
+            guest->name);
     size_t lent = atomic_load(&guest->lent);
     if (lent)
-        return vlci_fail(error, VLC_BUSY, guest->name,
-                         "cannot destroy the context \"%s\": %zu of its arrays are still held outside. Drop or copy "
-                         "them, and close it again.",
-                         guest->name, lent);
+        return vlci_fail(
+            error, VLC_BUSY, guest->name,
+            "cannot destroy the context \"%s\": %zu of its arrays are still held outside. Drop or copy "
+            "them, and close it again.",
+            guest->name, lent);
     return VLC_OK;
 }
 
 static PyObject *context_destroy(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"timeout_ms", NULL};
+    static char *names[] = { "timeout_ms", NULL };
     struct vlci_context_object *self = cast(object);
     int timeout_ms = -1;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:destroy", names, &timeout_ms))
@@ -474,19 +458,19 @@ static PyObject *context_destroy(PyObject *object, PyObject *args, PyObject *kwa
         return vlci_raise(&error);
     self->closed = true;
     if (!wait_for_uses(self, timeout_ms < 0 ? DEFAULT_TIMEOUT_MS : timeout_ms)) {
-        vlci_fail(&error, VLC_BUSY, vlc_name(self->context),
-                  "cannot destroy the context \"%s\": %u calls of other threads are still inside. End them, and "
-                  "close it again.",
-                  vlc_name(self->context), self->uses);
+        vlci_fail(
+            &error, VLC_BUSY, vlc_name(self->context),
+            "cannot destroy the context \"%s\": %u calls of other threads are still inside. End them, and "
+            "close it again.",
+            vlc_name(self->context), self->uses);
         return vlci_raise(&error);
     }
     vlc_context *context = self->context;
     self->context = NULL; /* nobody may reach it while it goes */
     int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = vlc_destroy(context, timeout_ms, &error);
-    Py_END_ALLOW_THREADS
-    if (status != VLC_OK) {
+    Py_BEGIN_ALLOW_THREADS status = vlc_destroy(context, timeout_ms, &error);
+    Py_END_ALLOW_THREADS if (status != VLC_OK)
+    {
         self->context = context;
         return vlci_raise(&error);
     }
@@ -504,36 +488,39 @@ static PyObject *context_get_name(PyObject *self, void *unused)
 PyObject *vlci_context_type_new(PyObject *module)
 {
     static PyMethodDef methods[] = {
-        {"load", context_load, METH_VARARGS, "load(file, flags)\n--\n\nLoads a library; gives its handle."},
-        {"symbol", context_symbol, METH_VARARGS,
-         "symbol(library, name)\n--\n\nAddress of a symbol; library 0 means the context's global scope."},
-        {"enter", context_enter, METH_NOARGS, "enter()\n--\n\nEnters the context on this thread."},
-        {"leave", context_leave, METH_NOARGS, "leave()\n--\n\nLeaves it again."},
-        {"submit", (PyCFunction)(void (*)(void))context_submit, METH_VARARGS | METH_KEYWORDS,
-         "submit(function, thread=-1)\n--\n\nRuns a host callable on a thread of the context's pool, inside the "
-         "context, with the host's GIL."},
-        {"call_address", context_call_address, METH_VARARGS,
-         "call_address(address, argument)\n--\n\nRuns a native void *(*)(void *) on this thread, without the GIL."},
-        {"resize", context_resize, METH_O, "resize(cpus)\n--\n\nGives the context other CPUs."},
-        {"cpus", context_cpus, METH_NOARGS, "cpus()\n--\n\nThe CPUs of its slice, ascending."},
-        {"threads", context_threads, METH_NOARGS, "threads()\n--\n\nIds of its living threads."},
-        {"libraries", context_libraries, METH_NOARGS, "libraries()\n--\n\nPaths of its libraries, as loaded."},
-        {"stats", context_stats, METH_NOARGS, "stats()\n--\n\nThe figures of vlc_stats."},
-        {"destroy", (PyCFunction)(void (*)(void))context_destroy, METH_VARARGS | METH_KEYWORDS,
-         "destroy(timeout_ms=-1)\n--\n\nEnds the context. Again: nothing."},
-        {NULL, NULL, 0, NULL},
+        { "load", context_load, METH_VARARGS, "load(file, flags)\n--\n\nLoads a library; gives its handle." },
+        { "symbol", context_symbol, METH_VARARGS,
+          "symbol(library, name)\n--\n\nAddress of a symbol; library 0 means the context's global scope." },
+        { "enter", context_enter, METH_NOARGS, "enter()\n--\n\nEnters the context on this thread." },
+        { "leave", context_leave, METH_NOARGS, "leave()\n--\n\nLeaves it again." },
+        { "submit", (PyCFunction)(void (*)(void))context_submit, METH_VARARGS | METH_KEYWORDS,
+          "submit(function, thread=-1)\n--\n\nRuns a host callable on a thread of the context's pool, inside "
+          "the "
+          "context, with the host's GIL." },
+        { "call_address", context_call_address, METH_VARARGS,
+          "call_address(address, argument)\n--\n\nRuns a native void *(*)(void *) on this thread, without "
+          "the GIL." },
+        { "resize", context_resize, METH_O, "resize(cpus)\n--\n\nGives the context other CPUs." },
+        { "cpus", context_cpus, METH_NOARGS, "cpus()\n--\n\nThe CPUs of its slice, ascending." },
+        { "threads", context_threads, METH_NOARGS, "threads()\n--\n\nIds of its living threads." },
+        { "libraries", context_libraries, METH_NOARGS,
+          "libraries()\n--\n\nPaths of its libraries, as loaded." },
+        { "stats", context_stats, METH_NOARGS, "stats()\n--\n\nThe figures of vlc_stats." },
+        { "destroy", (PyCFunction)(void (*)(void))context_destroy, METH_VARARGS | METH_KEYWORDS,
+          "destroy(timeout_ms=-1)\n--\n\nEnds the context. Again: nothing." },
+        { NULL, NULL, 0, NULL },
     };
     static PyGetSetDef members[] = {
-        {"name", context_get_name, NULL, "Unique among open contexts.", NULL},
-        {NULL, NULL, NULL, NULL, NULL},
+        { "name", context_get_name, NULL, "Unique among open contexts.", NULL },
+        { NULL, NULL, NULL, NULL, NULL },
     };
     static PyType_Slot slots[] = {
-        {Py_tp_doc, "A vlc_context. Methods release the GIL while they wait or load."},
-        {Py_tp_new, context_new},
-        {Py_tp_dealloc, context_dealloc},
-        {Py_tp_methods, methods},
-        {Py_tp_getset, members},
-        {0, NULL},
+        { Py_tp_doc, "A vlc_context. Methods release the GIL while they wait or load." },
+        { Py_tp_new, context_new },
+        { Py_tp_dealloc, context_dealloc },
+        { Py_tp_methods, methods },
+        { Py_tp_getset, members },
+        { 0, NULL },
     };
     static PyType_Spec spec = {
         .name = "vlcs._core._native.Context",

@@ -17,8 +17,8 @@ void vlci_guest_explain(struct vlci_realm *realm, char *words, size_t size)
     vlci_object *type, *value, *traceback;
     api->PyErr_Fetch(&type, &value, &traceback);
     api->PyErr_NormalizeException(&type, &value, &traceback);
-    vlci_object *texts[2] = {NULL, NULL};
-    const char *parts[2] = {NULL, NULL};
+    vlci_object *texts[2] = { NULL, NULL };
+    const char *parts[2] = { NULL, NULL };
     if (type)
         texts[0] = api->PyObject_GetAttrString(type, "__name__");
     if (value)
@@ -27,9 +27,10 @@ void vlci_guest_explain(struct vlci_realm *realm, char *words, size_t size)
         Py_ssize_t length;
         parts[i] = texts[i] ? api->PyUnicode_AsUTF8AndSize(texts[i], &length) : NULL;
     }
-    snprintf(words, size, "%s: %s", parts[0] ? parts[0] : "unknown exception", parts[1] ? parts[1] : "(no text)");
+    snprintf(words, size, "%s: %s", parts[0] ? parts[0] : "unknown exception",
+             parts[1] ? parts[1] : "(no text)");
     api->PyErr_Clear();
-    vlci_object *done[] = {texts[0], texts[1], type, value, traceback};
+    vlci_object *done[] = { texts[0], texts[1], type, value, traceback };
     for (size_t i = 0; i < sizeof done / sizeof done[0]; i++)
         api->Py_DecRef(done[i]); /* NULL is fine */
 }
@@ -42,15 +43,17 @@ static int check_version(struct vlci_birth *birth)
     long major = strtol(version, &rest, 10);
     long minor = *rest == '.' ? strtol(rest + 1, &rest, 10) : 0;
     if (strstr(version, "free-threading"))
-        return vlci_fail(birth->error, VLC_LOAD_FAILED, birth->libpython,
-                         "cannot start a Python in the context \"%s\": %s is a free-threaded build (%.40s), whose "
-                         "objects are laid out in another way. Give `python=` a build with the GIL.",
-                         realm->name, birth->libpython, version);
+        return vlci_fail(
+            birth->error, VLC_LOAD_FAILED, birth->libpython,
+            "cannot start a Python in the context \"%s\": %s is a free-threaded build (%.40s), whose "
+            "objects are laid out in another way. Give `python=` a build with the GIL.",
+            realm->name, birth->libpython, version);
     if (major != 3 || minor < OLDEST_MINOR)
-        return vlci_fail(birth->error, VLC_LOAD_FAILED, birth->libpython,
-                         "cannot start a Python in the context \"%s\": %s is of version %.40s, and 3.%d is the "
-                         "oldest that works. Give `python=` a newer one.",
-                         realm->name, birth->libpython, version, OLDEST_MINOR);
+        return vlci_fail(
+            birth->error, VLC_LOAD_FAILED, birth->libpython,
+            "cannot start a Python in the context \"%s\": %s is of version %.40s, and 3.%d is the "
+            "oldest that works. Give `python=` a newer one.",
+            realm->name, birth->libpython, version, OLDEST_MINOR);
     return VLC_OK;
 }
 
@@ -68,7 +71,8 @@ static vlci_object *list_of(const struct vlci_api *api, const struct vlci_text *
     return list;
 }
 
-static int set_sys(const struct vlci_api *api, const char *name, const struct vlci_text *texts, Py_ssize_t count)
+static int set_sys(const struct vlci_api *api, const char *name, const struct vlci_text *texts,
+                   Py_ssize_t count)
 {
     vlci_object *list = list_of(api, texts, count);
     int result = list ? api->PySys_SetObject(name, list) : -1;
@@ -116,7 +120,7 @@ static int furnish(const struct vlci_birth *birth)
 
 static void forget_objects(struct vlci_realm *realm)
 {
-    vlci_object **objects[] = {&realm->serve, &realm->keyboard_interrupt, &realm->lease_type};
+    vlci_object **objects[] = { &realm->serve, &realm->keyboard_interrupt, &realm->lease_type };
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
         realm->api.Py_DecRef(*objects[i]);
         *objects[i] = NULL;
@@ -153,10 +157,11 @@ static int start(struct vlci_birth *birth)
     vlci_guest_explain(realm, why, sizeof why);
     forget_objects(realm);
     api->Py_FinalizeEx();
-    return vlci_fail(birth->error, VLC_LOAD_FAILED, birth->libpython,
-                     "cannot start a Python in the context \"%s\": %s is loaded, but its first code failed with %s. "
-                     "Check that its standard library is whole and that `python=` is the one it belongs to.",
-                     realm->name, birth->libpython, why);
+    return vlci_fail(
+        birth->error, VLC_LOAD_FAILED, birth->libpython,
+        "cannot start a Python in the context \"%s\": %s is loaded, but its first code failed with %s. "
+        "Check that its standard library is whole and that `python=` is the one it belongs to.",
+        realm->name, birth->libpython, why);
 }
 
 void *vlci_guest_start(void *argument)

@@ -13,8 +13,8 @@ struct vlci_text {
 struct vlci_birth {
     struct vlci_realm *realm;
     const char *libpython;
-    const wchar_t *program; /* decides sys.prefix and site-packages, as the command's path does */
-    bool utf8_mode;         /* as the host's sys.flags.utf8_mode */
+    const wchar_t *program;       /* decides sys.prefix and site-packages, as the command's path does */
+    bool utf8_mode;               /* as the host's sys.flags.utf8_mode */
     const struct vlci_text *path; /* UTF-8, lone surrogates as such; NULL: what the guest finds itself */
     Py_ssize_t path_count;
     const struct vlci_text *argv;

@@ -100,7 +100,7 @@ static PyObject *host_write(PyObject *self, PyObject *arguments)
     const struct vlci_api *api = &guest->api;
     vlci_object *fd = api->PyTuple_GetItem((vlci_object *)arguments, 0); /* borrowed, as is the next */
     vlci_object *text = fd ? api->PyTuple_GetItem((vlci_object *)arguments, 1) : NULL;
-    struct writing writing = {.guest = guest, .fd = fd ? (int)api->PyLong_AsLong(fd) : -1};
+    struct writing writing = { .guest = guest, .fd = fd ? (int)api->PyLong_AsLong(fd) : -1 };
     writing.text = text ? api->PyUnicode_AsUTF8AndSize(text, &writing.size) : NULL;
     if (!writing.text)
         return NULL;
@@ -119,10 +119,11 @@ static PyObject *host_write(PyObject *self, PyObject *arguments)
 int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssize_t size)
 {
     static PyMethodDef methods[] = {
-        {"write", host_write, METH_VARARGS, "write(fd, text): to the host's sys.stdout (1) or sys.stderr (2)."},
-        {NULL, NULL, 0, NULL},
+        { "write", host_write, METH_VARARGS,
+          "write(fd, text): to the host's sys.stdout (1) or sys.stderr (2)." },
+        { NULL, NULL, 0, NULL },
     };
-    static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, NULL}};
+    static PyType_Slot slots[] = { { Py_tp_methods, methods }, { 0, NULL } };
     static PyType_Spec spec = {
         .name = "_vlcs_host.Host",
         .basicsize = sizeof(struct host_object),
@@ -140,7 +141,7 @@ int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssiz
     vlci_object *names = module ? api->PyModule_GetDict(module) : NULL;
     bool added = names && api->PyDict_SetItemString(names, "settings", bytes) == 0 &&
                  api->PyDict_SetItemString(names, "write", function) == 0;
-    vlci_object *done[] = {bytes, function, host, type};
+    vlci_object *done[] = { bytes, function, host, type };
     for (size_t i = 0; i < sizeof done / sizeof done[0]; i++)
         api->Py_DecRef(done[i]); /* NULL is fine */
     return added ? 0 : -1;

@@ -17,8 +17,7 @@ enum {
 };
 
 struct interpreter_object {
-    PyObject_HEAD
-    struct vlci_realm *realm;
+    PyObject_HEAD struct vlci_realm *realm;
     PyObject *context; /* keeps the realm's context */
     PyObject *version;
 };
@@ -72,9 +71,10 @@ static int run_at_home(vlc_context *context, struct vlci_birth *birth)
 {
     /* On a thread of the pool, waiting for the pool would be waiting for itself. */
     if (vlc_context_of(NULL) == context)
-        return vlci_fail(birth->error, VLC_MISUSE, vlc_name(context),
-                         "cannot start a Python in the context \"%s\" from inside of it. Start it from outside.",
-                         vlc_name(context));
+        return vlci_fail(
+            birth->error, VLC_MISUSE, vlc_name(context),
+            "cannot start a Python in the context \"%s\" from inside of it. Start it from outside.",
+            vlc_name(context));
     vlc_task *task;
     int status = vlc_submit_on(context, 0, vlci_guest_start, birth, &task, birth->error);
     if (status == VLC_OK)
@@ -89,10 +89,8 @@ static bool start(struct vlci_context_object *owner, struct vlci_birth *birth)
     if (!context)
         return false;
     int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = run_at_home(context, birth);
-    Py_END_ALLOW_THREADS
-    vlci_context_unuse(owner);
+    Py_BEGIN_ALLOW_THREADS status = run_at_home(context, birth);
+    Py_END_ALLOW_THREADS vlci_context_unuse(owner);
     if (status != VLC_OK)
         vlci_raise(birth->error);
     return status == VLC_OK;
@@ -126,15 +124,15 @@ static struct vlci_realm *claim(struct vlci_context_object *owner, PyObject *wri
 
 static PyObject *interpreter_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"context", "libpython", "program",  "sys_path", "argv",
-                            "bootstrap", "settings", "write", NULL};
+    static char *names[] = { "context",   "libpython", "program", "sys_path", "argv",
+                             "bootstrap", "settings",  "write",   NULL };
     const struct vlci_module *module = PyType_GetModuleState(type);
     PyObject *owner, *libpython = NULL, *program, *path, *argv, *write;
     const char *bootstrap, *settings;
     Py_ssize_t settings_size;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!$O&UOOsy#O:Interpreter", names, module->context_type, &owner,
-                                     PyUnicode_FSConverter, &libpython, &program, &path, &argv, &bootstrap, &settings,
-                                     &settings_size, &write))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!$O&UOOsy#O:Interpreter", names, module->context_type,
+                                     &owner, PyUnicode_FSConverter, &libpython, &program, &path, &argv,
+                                     &bootstrap, &settings, &settings_size, &write))
         return NULL;
 
     vlc_error error = VLC_ERROR_INIT;
@@ -144,7 +142,7 @@ static PyObject *interpreter_new(PyTypeObject *type, PyObject *args, PyObject *k
         .libpython = PyBytes_AsString(libpython),
         .utf8_mode = host_is_in_utf8_mode(),
         .bootstrap = bootstrap,
-        .settings = {settings, settings_size},
+        .settings = { settings, settings_size },
         .error = &error,
     };
     wchar_t *wide = PyUnicode_AsWideCharString(program, NULL);
@@ -206,13 +204,11 @@ static PyObject *interpreter_interrupt(PyObject *self, PyObject *unused)
     vlc_error error = VLC_ERROR_INIT;
     if (vlci_realm_begin(realm, &error) != VLC_OK)
         return vlci_raise(&error);
-    Py_BEGIN_ALLOW_THREADS
-    int token = vlci_attach(realm);
+    Py_BEGIN_ALLOW_THREADS int token = vlci_attach(realm);
     vlci_interrupt_home(realm);
     vlci_detach(realm, token);
     vlci_realm_end(realm);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static struct timespec after(int milliseconds)
@@ -248,16 +244,13 @@ static int wait_until(struct vlci_realm *realm, bool (*reached)(const struct vlc
 {
     for (;;) {
         bool done;
-        Py_BEGIN_ALLOW_THREADS
-        struct timespec slice = after(SIGNAL_CHECK_MS);
+        Py_BEGIN_ALLOW_THREADS struct timespec slice = after(SIGNAL_CHECK_MS);
         int waited = 0;
         pthread_mutex_lock(&realm->lock);
         while (!(done = reached(realm)) && waited != ETIMEDOUT)
             waited = pthread_cond_timedwait(&realm->changed, &realm->lock, &slice);
         pthread_mutex_unlock(&realm->lock);
-        Py_END_ALLOW_THREADS
-        if (PyErr_CheckSignals() < 0)
-            return -1;
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return -1;
         if (done)
             return 1;
         if (is_past(deadline))
@@ -286,17 +279,12 @@ static bool shut(struct vlci_realm *realm, bool abandon, const struct timespec *
     size_t lent = atomic_load(&realm->lent);
     if (emptied == 1 && (abandon || !lent)) {
         if (!move(realm, VLCI_STOPPING, VLCI_FINALISING))
-            return true; /* another thread's stop() did */
+            return true;          /* another thread's stop() did */
         vlci_realm_retain(realm); /* vlci_guest_stop's */
         int status = VLC_OK;
-        Py_BEGIN_ALLOW_THREADS
-        if (pthread_equal(realm->home, pthread_self()))
-            vlci_guest_stop(realm);
-        else
-            status = vlc_submit_on(realm->context, 0, vlci_guest_stop, realm, NULL, &error);
-        Py_END_ALLOW_THREADS
-        if (status == VLC_OK)
-            return true;
+        Py_BEGIN_ALLOW_THREADS if (pthread_equal(realm->home, pthread_self())) vlci_guest_stop(realm);
+        else status = vlc_submit_on(realm->context, 0, vlci_guest_stop, realm, NULL, &error);
+        Py_END_ALLOW_THREADS if (status == VLC_OK) return true;
         vlci_realm_release(realm);
         vlci_realm_set_life(realm, VLCI_RUNNING);
         vlci_raise(&error);
@@ -304,15 +292,17 @@ static bool shut(struct vlci_realm *realm, bool abandon, const struct timespec *
     }
     move(realm, VLCI_STOPPING, VLCI_RUNNING);
     if (emptied == 0)
-        vlci_fail(&error, VLC_BUSY, realm->name,
-                  "cannot stop the Python of the context \"%s\": %u calls are still inside. End or interrupt them, "
-                  "and close it again.",
-                  realm->name, realm->inside);
+        vlci_fail(
+            &error, VLC_BUSY, realm->name,
+            "cannot stop the Python of the context \"%s\": %u calls are still inside. End or interrupt them, "
+            "and close it again.",
+            realm->name, realm->inside);
     else if (emptied == 1)
-        vlci_fail(&error, VLC_BUSY, realm->name,
-                  "cannot stop the Python of the context \"%s\": %zu of its arrays are still held outside. Drop or "
-                  "copy them, and close it again.",
-                  realm->name, lent);
+        vlci_fail(
+            &error, VLC_BUSY, realm->name,
+            "cannot stop the Python of the context \"%s\": %zu of its arrays are still held outside. Drop or "
+            "copy them, and close it again.",
+            realm->name, lent);
     if (emptied >= 0)
         vlci_raise(&error);
     return false;
@@ -320,7 +310,7 @@ static bool shut(struct vlci_realm *realm, bool abandon, const struct timespec *
 
 static PyObject *interpreter_stop(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"timeout_ms", "abandon", NULL};
+    static char *names[] = { "timeout_ms", "abandon", NULL };
     struct vlci_realm *realm = cast(self)->realm;
     int timeout_ms = -1, abandon = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ip:stop", names, &timeout_ms, &abandon))
@@ -328,9 +318,10 @@ static PyObject *interpreter_stop(PyObject *self, PyObject *args, PyObject *kwar
     vlc_error error = VLC_ERROR_INIT;
     struct timespec deadline = after(timeout_ms < 0 ? DEFAULT_TIMEOUT_MS : timeout_ms);
     if (vlci_call_is_inside(realm)) {
-        vlci_fail(&error, VLC_MISUSE, realm->name,
-                  "cannot stop the Python of the context \"%s\" from inside of it. Stop it after the call returns.",
-                  realm->name);
+        vlci_fail(
+            &error, VLC_MISUSE, realm->name,
+            "cannot stop the Python of the context \"%s\" from inside of it. Stop it after the call returns.",
+            realm->name);
         return vlci_raise(&error);
     }
     if (!is_stopped(realm) && !shut(realm, abandon, &deadline))
@@ -339,10 +330,11 @@ static PyObject *interpreter_stop(PyObject *self, PyObject *args, PyObject *kwar
     if (stopped < 0)
         return NULL;
     if (!stopped) {
-        vlci_fail(&error, VLC_BUSY, realm->name,
-                  "the Python of the context \"%s\" is not finalised yet: its atexit functions or threads have not "
-                  "ended. End them, and close it again.",
-                  realm->name);
+        vlci_fail(
+            &error, VLC_BUSY, realm->name,
+            "the Python of the context \"%s\" is not finalised yet: its atexit functions or threads have not "
+            "ended. End them, and close it again.",
+            realm->name);
         return vlci_raise(&error);
     }
     Py_CLEAR(realm->write);
@@ -364,32 +356,39 @@ static PyObject *interpreter_get_leases(PyObject *self, void *unused)
 PyObject *vlci_interpreter_type_new(PyObject *module)
 {
     static PyMethodDef methods[] = {
-        {"call", interpreter_call, METH_VARARGS,
-         "call(payload, buffers)\n--\n\nRuns the guest's serve(payload, buffers) on this thread; gives its bytes and "
-         "a list of Lease. Buffers cross without a copy, both ways.\n\nCtrl-C interrupts the guest's Python code; a "
-         "call that blocks in C code, time.sleep() too, ends first."},
-        {"interrupt", interpreter_interrupt, METH_NOARGS,
-         "interrupt()\n--\n\nRaises KeyboardInterrupt in the call that the guest's home thread is in, at its next "
-         "bytecode. Without such a call: nothing."},
-        {"stop", (PyCFunction)(void (*)(void))interpreter_stop, METH_VARARGS | METH_KEYWORDS,
-         "stop(timeout_ms=-1, abandon=False)\n--\n\nFinalises the interpreter on its home thread. Again: nothing.\n\n"
-         "Waits for calls that are inside, 5 s where timeout_ms is negative. BusyError, and the interpreter runs on: "
-         "calls did not end, or arrays of it are held outside. abandon=True finalises it although they are; their "
-         "memory stays until the context is destroyed, which is refused while they are held."},
-        {NULL, NULL, 0, NULL},
+        { "call", interpreter_call, METH_VARARGS,
+          "call(payload, buffers)\n--\n\nRuns the guest's serve(payload, buffers) on this thread; gives its "
+          "bytes and "
+          "a list of Lease. Buffers cross without a copy, both ways.\n\nCtrl-C interrupts the guest's Python "
+          "code; a "
+          "call that blocks in C code, time.sleep() too, ends first." },
+        { "interrupt", interpreter_interrupt, METH_NOARGS,
+          "interrupt()\n--\n\nRaises KeyboardInterrupt in the call that the guest's home thread is in, at "
+          "its next "
+          "bytecode. Without such a call: nothing." },
+        { "stop", (PyCFunction)(void (*)(void))interpreter_stop, METH_VARARGS | METH_KEYWORDS,
+          "stop(timeout_ms=-1, abandon=False)\n--\n\nFinalises the interpreter on its home thread. Again: "
+          "nothing.\n\n"
+          "Waits for calls that are inside, 5 s where timeout_ms is negative. BusyError, and the interpreter "
+          "runs on: "
+          "calls did not end, or arrays of it are held outside. abandon=True finalises it although they are; "
+          "their "
+          "memory stays until the context is destroyed, which is refused while they are held." },
+        { NULL, NULL, 0, NULL },
     };
     static PyGetSetDef members[] = {
-        {"version", interpreter_get_version, NULL, "The guest's sys.version.", NULL},
-        {"leases", interpreter_get_leases, NULL, "How many of its buffers are held outside.", NULL},
-        {NULL, NULL, NULL, NULL, NULL},
+        { "version", interpreter_get_version, NULL, "The guest's sys.version.", NULL },
+        { "leases", interpreter_get_leases, NULL, "How many of its buffers are held outside.", NULL },
+        { NULL, NULL, NULL, NULL, NULL },
     };
     static PyType_Slot slots[] = {
-        {Py_tp_doc, "A private CPython in a context, started and stopped on the home thread (the pool's thread 0)."},
-        {Py_tp_new, interpreter_new},
-        {Py_tp_dealloc, interpreter_dealloc},
-        {Py_tp_methods, methods},
-        {Py_tp_getset, members},
-        {0, NULL},
+        { Py_tp_doc,
+          "A private CPython in a context, started and stopped on the home thread (the pool's thread 0)." },
+        { Py_tp_new, interpreter_new },
+        { Py_tp_dealloc, interpreter_dealloc },
+        { Py_tp_methods, methods },
+        { Py_tp_getset, members },
+        { 0, NULL },
     };
     static PyType_Spec spec = {
         .name = "vlcs._core._native.Interpreter",

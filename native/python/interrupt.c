@@ -30,7 +30,8 @@ static void on_sigint(int number, siginfo_t *info, void *machine)
 static void raise_in(struct vlci_interruptible *call, pthread_t thread)
 {
     const struct vlci_realm *realm = call->realm;
-    call->raised = realm->api.PyThreadState_SetAsyncExc((unsigned long)thread, realm->keyboard_interrupt) == 1;
+    call->raised =
+        realm->api.PyThreadState_SetAsyncExc((unsigned long)thread, realm->keyboard_interrupt) == 1;
 }
 
 static void forward(void)
@@ -158,7 +159,7 @@ static int install(void)
 
 int vlci_interrupt_prepare(struct vlci_interruptible *call, struct vlci_realm *realm)
 {
-    *call = (struct vlci_interruptible){.realm = realm};
+    *call = (struct vlci_interruptible) { .realm = realm };
     if (!main_known && find_main_thread() < 0)
         return -1;
     if (!is_main_thread())

@@ -144,7 +144,7 @@ int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, vlci_object
         free(source);
         return -1;
     }
-    *span = (struct vlci_span){source, source->view.buf, source->view.len, source->view.readonly};
+    *span = (struct vlci_span) { source, source->view.buf, source->view.len, source->view.readonly };
     if (span->size > 0 && find_lease(realm, span)) {
         realm->api.PyBuffer_Release(&source->view);
         free(source);
@@ -185,7 +185,7 @@ vlci_object *vlci_lease_new(struct vlci_realm *holder, const struct vlci_span *s
     }
     atomic_fetch_add(&span->source->references, 1);
     vlci_realm_retain(holder);
-    *lease = (struct vlci_lease){.holder = holder, .span = *span};
+    *lease = (struct vlci_lease) { .holder = holder, .span = *span };
     pthread_mutex_lock(&holder->lock);
     lease->next = holder->leases;
     if (lease->next)
@@ -248,17 +248,18 @@ static PyObject *lease_get_nbytes(PyObject *self, void *unused)
 vlci_object *vlci_lease_type_new(const struct vlci_api *api)
 {
     static PyGetSetDef members[] = {
-        {"readonly", lease_get_readonly, NULL, "Whether the owner forbids writing.", NULL},
-        {"nbytes", lease_get_nbytes, NULL, "Size in bytes.", NULL},
-        {NULL, NULL, NULL, NULL, NULL},
+        { "readonly", lease_get_readonly, NULL, "Whether the owner forbids writing.", NULL },
+        { "nbytes", lease_get_nbytes, NULL, "Size in bytes.", NULL },
+        { NULL, NULL, NULL, NULL, NULL },
     };
     static PyType_Slot slots[] = {
-        {Py_tp_doc, "A buffer of another interpreter, shared and not copied (buffer protocol, 1-d bytes).\n\n"
-                    "Keeps its owner alive there; the owner is released by its own interpreter."},
-        {Py_tp_dealloc, lease_dealloc},
-        {Py_tp_getset, members},
-        {Py_bf_getbuffer, lease_get_buffer},
-        {0, NULL},
+        { Py_tp_doc,
+          "A buffer of another interpreter, shared and not copied (buffer protocol, 1-d bytes).\n\n"
+          "Keeps its owner alive there; the owner is released by its own interpreter." },
+        { Py_tp_dealloc, lease_dealloc },
+        { Py_tp_getset, members },
+        { Py_bf_getbuffer, lease_get_buffer },
+        { 0, NULL },
     };
     static PyType_Spec spec = {
         .name = "vlcs._core._native.Lease",

@@ -11,7 +11,7 @@ enum { EXIT_WAIT_MS = 500 };
 static PyObject *module_limits(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
-    vlc_limits limits = {.size = sizeof limits};
+    vlc_limits limits = { .size = sizeof limits };
     vlc_error error = VLC_ERROR_INIT;
     if (vlc_get_limits(&limits, &error) != VLC_OK)
         return vlci_raise(&error);
@@ -71,15 +71,17 @@ static int close_host_at_exit(PyObject *module)
 static int check_library(void)
 {
     if (vlc_abi_version() != VLC_ABI_VERSION) {
-        PyErr_Format(PyExc_ImportError,
-                     "vlcs cannot use this libvlcs.so: it has ABI version %u, and the extension module was built "
-                     "for %u. Install vlcs again, so that both are of one build.",
-                     vlc_abi_version(), VLC_ABI_VERSION);
+        PyErr_Format(
+            PyExc_ImportError,
+            "vlcs cannot use this libvlcs.so: it has ABI version %u, and the extension module was built "
+            "for %u. Install vlcs again, so that both are of one build.",
+            vlc_abi_version(), VLC_ABI_VERSION);
         return -1;
     }
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
-        PyErr_SetString(PyExc_ImportError, "vlcs works in the main interpreter only: PyGILState, by which other "
-                                           "threads enter, knows no other. Import it there.");
+        PyErr_SetString(PyExc_ImportError,
+                        "vlcs works in the main interpreter only: PyGILState, by which other "
+                        "threads enter, knows no other. Import it there.");
         return -1;
     }
     return 0;
@@ -132,17 +134,19 @@ static void module_free(void *module)
 }
 
 static PyMethodDef module_methods[] = {
-    {"limits", module_limits, METH_NOARGS,
-     "limits()\n--\n\nFigures of the whole process: contexts, static_tls_total and _used (bytes), mappings, "
-     "mappings_max."},
-    {"context_name_of", module_context_name_of, METH_O,
-     "context_name_of(address)\n--\n\nName of the context whose library holds the address; 0: that this thread is "
-     "inside of."},
-    {"_close_host", module_close_host, METH_NOARGS, "_close_host()\n--\n\nLets no guest call the host any more."},
-    {NULL, NULL, 0, NULL},
+    { "limits", module_limits, METH_NOARGS,
+      "limits()\n--\n\nFigures of the whole process: contexts, static_tls_total and _used (bytes), mappings, "
+      "mappings_max." },
+    { "context_name_of", module_context_name_of, METH_O,
+      "context_name_of(address)\n--\n\nName of the context whose library holds the address; 0: that this "
+      "thread is "
+      "inside of." },
+    { "_close_host", module_close_host, METH_NOARGS,
+      "_close_host()\n--\n\nLets no guest call the host any more." },
+    { NULL, NULL, 0, NULL },
 };
 
-static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+static PyModuleDef_Slot module_slots[] = { { Py_mod_exec, module_exec }, { 0, NULL } };
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

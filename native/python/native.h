@@ -11,8 +11,7 @@ struct vlci_module {
 };
 
 struct vlci_context_object {
-    PyObject_HEAD
-    vlc_context *context;     /* NULL once it is destroyed */
+    PyObject_HEAD vlc_context *context; /* NULL once it is destroyed */
     PyObject *name;
     struct vlci_realm *guest; /* its interpreter, running or stopped; or NULL */
     unsigned uses;            /* methods that use `context` without the GIL; guarded by it */

@@ -14,12 +14,13 @@ struct entry {
     int needed;
 };
 
-#define SHARED_ENTRY(result, name, arguments) {#name, offsetof(struct vlci_api, name), (any_function)name, 1},
-#define GUEST_ENTRY(result, name, arguments) {#name, offsetof(struct vlci_api, name), NULL, 1},
-#define OPTIONAL_ENTRY(result, name, arguments) {#name, offsetof(struct vlci_api, name), NULL, 0},
+#define SHARED_ENTRY(result, name, arguments)                                                                \
+    { #name, offsetof(struct vlci_api, name), (any_function)name, 1 },
+#define GUEST_ENTRY(result, name, arguments) { #name, offsetof(struct vlci_api, name), NULL, 1 },
+#define OPTIONAL_ENTRY(result, name, arguments) { #name, offsetof(struct vlci_api, name), NULL, 0 },
 
-static const struct entry entries[] = {
-    VLCI_API_SHARED(SHARED_ENTRY) VLCI_API_GUEST(GUEST_ENTRY) VLCI_API_OPTIONAL(OPTIONAL_ENTRY)};
+static const struct entry entries[] = { VLCI_API_SHARED(SHARED_ENTRY) VLCI_API_GUEST(GUEST_ENTRY)
+                                            VLCI_API_OPTIONAL(OPTIONAL_ENTRY) };
 
 static const size_t entry_count = sizeof entries / sizeof entries[0];
 
@@ -46,10 +47,11 @@ int vlci_api_of_guest(struct vlci_api *api, vlc_context *context, vlc_library *l
         if (vlc_symbol(context, libpython, entries[i].name, &address, &missing) == VLC_OK)
             set(api, &entries[i], &address);
         else if (entries[i].needed)
-            return vlci_fail(error, VLC_LOAD_FAILED, entries[i].name,
-                             "cannot start a Python in the context \"%s\": its libpython has no function %s (%s). "
-                             "Give `python=` a CPython 3.9 or later that was built for Linux with glibc.",
-                             vlc_name(context), entries[i].name, missing.message);
+            return vlci_fail(
+                error, VLC_LOAD_FAILED, entries[i].name,
+                "cannot start a Python in the context \"%s\": its libpython has no function %s (%s). "
+                "Give `python=` a CPython 3.9 or later that was built for Linux with glibc.",
+                vlc_name(context), entries[i].name, missing.message);
     }
     return VLC_OK;
 }

@@ -48,11 +48,11 @@ struct vlci_realm {
 
     vlci_object *lease_type;
     /* Guests only. */
-    vlci_object *serve;              /* _vlcs_guest.serve */
-    vlci_object *keyboard_interrupt; /* builtins.KeyboardInterrupt */
-    pthread_t home;                  /* the thread that initialised it */
+    vlci_object *serve;                   /* _vlcs_guest.serve */
+    vlci_object *keyboard_interrupt;      /* builtins.KeyboardInterrupt */
+    pthread_t home;                       /* the thread that initialised it */
     struct vlci_interruptible *home_call; /* the call that it is in; guarded by the guest's GIL */
-    PyObject *write;                 /* the host's function behind sys.stdout and sys.stderr */
+    PyObject *write;                      /* the host's function behind sys.stdout and sys.stderr */
 };
 
 /* The host's realm, made on first use; NULL without memory. Needs the host's GIL the first time. */

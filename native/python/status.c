@@ -27,8 +27,8 @@ PyObject *vlci_raise(const vlc_error *error)
     PyObject *message = text(error->message);
     PyObject *subject = text(error->subject);
     PyObject *errors = message && subject ? PyImport_ImportModule("vlcs._core._errors") : NULL;
-    PyObject *exception = errors ? PyObject_CallMethod(errors, "from_status", "iOOi", (int)error->status, message,
-                                                       subject, (int)error->os_error)
+    PyObject *exception = errors ? PyObject_CallMethod(errors, "from_status", "iOOi", (int)error->status,
+                                                       message, subject, (int)error->os_error)
                                  : NULL;
     if (exception) {
         PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);

@@ -8,6 +8,7 @@ are underscored:
 - `_demo`: `vlcs demo`
 """
 
+from vlcs._core._bridge import RemoteTraceback
 from vlcs._core._errors import (
     ArgumentError,
     BusyError,
@@ -39,6 +40,7 @@ __all__ = [
     "PicklingError",
     "RemoteError",
     "RemoteObject",
+    "RemoteTraceback",
     "StateError",
     "Stats",
     "SystemRefusedError",

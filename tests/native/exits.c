@@ -30,7 +30,7 @@ static void check_child(int destroy, int contexts, const char *expected)
     }
     REQUIRE(waitpid(pid, &status, 0) == pid, "no child");
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3, "the child ended with status %x", (unsigned)status);
-    char seen[8192];
+    char seen[8194];
     snprintf(seen, sizeof seen, "%s ", trace_take(reader));
     char *host = strstr(seen, "host-atexit "); /* before or after the contexts': either is right */
     CHECK(host != NULL, "the host's handler did not run: %s", seen);

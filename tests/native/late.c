@@ -8,6 +8,8 @@ static struct {
     __typeof__(&vlc_create) create;
     __typeof__(&vlc_load) load;
     __typeof__(&vlc_symbol) symbol;
+    __typeof__(&vlc_enter) enter;
+    __typeof__(&vlc_leave) leave;
     __typeof__(&vlc_destroy) destroy;
 } vlc;
 
@@ -21,8 +23,11 @@ static void *early_thread(void *unused)
     (void)unused;
     pthread_barrier_wait(&loaded);
     for (long turn = 1; turn <= 3; turn++)
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQUAL(vlc.enter(contexts[i], NULL), VLC_OK);
             CHECK_EQUAL(functions[i](turn), 0);
+            CHECK_EQUAL(vlc.leave(contexts[i], NULL), VLC_OK);
+        }
     return NULL;
 }
 
@@ -47,8 +52,10 @@ int main(void)
     *(void **)&vlc.create = dlsym(handle, "vlc_create");
     *(void **)&vlc.load = dlsym(handle, "vlc_load");
     *(void **)&vlc.symbol = dlsym(handle, "vlc_symbol");
+    *(void **)&vlc.enter = dlsym(handle, "vlc_enter");
+    *(void **)&vlc.leave = dlsym(handle, "vlc_leave");
     *(void **)&vlc.destroy = dlsym(handle, "vlc_destroy");
-    REQUIRE(vlc.create && vlc.load && vlc.symbol && vlc.destroy, "%s", dlerror());
+    REQUIRE(vlc.create && vlc.load && vlc.symbol && vlc.enter && vlc.leave && vlc.destroy, "%s", dlerror());
 
     for (int i = 0; i < 3; i++) {
         REQUIRE(vlc.create(NULL, &contexts[i], &error) == VLC_OK, "%s", error.message);

@@ -46,11 +46,13 @@ int main(void)
 
     vlc_context *context = context_new("a");
     load(context, FIXTURE("order_upper"), RTLD_NOW);
-    long mappings = mapping_count();
+    CHECK_REFUSED(vlc_load(context, "libabsent-anywhere.so.3", RTLD_NOW, &library, &error), error,
+                  VLC_LOAD_FAILED, "libabsent-anywhere.so.3");
+    long mappings = mapping_count(); /* after the first search by name, which maps ld.so's cache for good */
 
     check_file(context, "libabsent.so", "No such file");
     write_file("libempty.so", bytes, 0);
-    check_file(context, "libempty.so", "0 bytes");
+    check_file(context, "libempty.so", "ELF");
     write_file("libtext.so", "INPUT(libc.so.6)\n", 17);
     check_file(context, "libtext.so", "ELF");
     static const size_t cuts[] = { 20, 63, 64, 400, 4096 };
@@ -67,7 +69,7 @@ int main(void)
     *header = saved;
     header->e_ident[EI_CLASS] = ELFCLASS32;
     write_file("libnarrow.so", bytes, size);
-    check_file(context, "libnarrow.so", "32");
+    check_file(context, "libnarrow.so", "machine");
     *header = saved;
     header->e_type = ET_REL;
     write_file("libobject.so", bytes, size);
@@ -90,8 +92,6 @@ int main(void)
     CHECK_REFUSED(vlc_load(context, FIXTURE("textrel"), RTLD_NOW, &library, &error), error, VLC_LOAD_FAILED,
                   "libtextrel.so");
     CHECK_WORDS(error.message, "-fPIC");
-    CHECK_REFUSED(vlc_load(context, "libabsent-anywhere.so.3", RTLD_NOW, &library, &error), error,
-                  VLC_LOAD_FAILED, "libabsent-anywhere.so.3");
     void *address = NULL;
     CHECK_REFUSED(vlc_symbol(context, NULL, "no_such_function", &address, &error), error, VLC_LOAD_FAILED,
                   "no_such_function");

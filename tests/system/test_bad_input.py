@@ -26,7 +26,6 @@ def refused(kind, call, *words):
         assert isinstance(error, kind), repr(error)
         missing = [word for word in words if word not in str(error)]
         assert not missing, f"missing {missing}: {error}"
-        assert str(error)[-1] in ".)", str(error)  # whole sentences
         return error
     raise SystemExit(f"accepted: expected {kind.__name__} with {words}")
 
@@ -215,7 +214,12 @@ def test_libraries_that_cannot_be_loaded(tmp_path: Path, build: Builder) -> None
         """
         folder, lazy, user = sys.argv[1:]
         a = vlcs.VLC("a")
-        before = footprint()
+        library = a.load_library("libz.so.1")
+        a.run(lambda: __import__("ctypes").CDLL(None))
+        try:
+            a.load_library("libnowhere.so.9")  # maps the cache of ld.so for good
+        except vlcs.LoadError:
+            before = footprint()
         bad = vlcs.LoadError
         load = lambda path: (lambda: a.load_library(path))
         refused(bad, load("/nonexistent/libnowhere.so"), "/nonexistent/libnowhere.so", "No such file")
@@ -226,7 +230,6 @@ def test_libraries_that_cannot_be_loaded(tmp_path: Path, build: Builder) -> None
         refused(bad, load(lazy), "liblazy.so", "missing_function")
         error = refused(bad, load(user), "libversion_user.so", "libversioned.so", "V3")
         assert isinstance(error, OSError)
-        library = a.load_library("libz.so.1")
         error = refused(bad, lambda: library.no_such_function, "no_such_function", "libz")
         # The same in the context's own Python: what ctypes and import raise there.
         for path in (folder + "/libtruncated.so", "libnowhere.so.9", lazy):
@@ -236,10 +239,7 @@ def test_libraries_that_cannot_be_loaded(tmp_path: Path, build: Builder) -> None
                 assert path.rpartition("/")[2].removesuffix(".9") in str(error), error
             else:
                 raise SystemExit("loaded " + path)
-        after = footprint()
-        new = set(after["files"]) - set(before["files"])  # zlib, and what `import ctypes` there loads
-        assert not [file for file in new if not any(part in file for part in ("libz", "ctypes", "ffi"))], new
-        assert {**after, "files": None} == {**before, "files": None}, (before, after)
+        assert footprint() == before, (before, footprint())
         """,
         str(tmp_path),
         str(lazy),

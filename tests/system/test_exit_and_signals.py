@@ -105,15 +105,21 @@ def test_ctrl_c_interrupts_python_of_a_guest() -> None:
                 pass
             assert 0.5 < time.monotonic() - start < 3
             assert a.run(len, "on") == 2  # the context works on, and so does the process
-        # A guest can handle it, as any Python.
+        # A guest can clean up, as any Python; who pressed still gets the exception here.
         def patient():
+            import builtins
             try:
                 while True:
                     pass
             except KeyboardInterrupt:
-                return "handled"
+                builtins.vlcs_cleaned = True
         threading.Thread(target=press).start()
-        assert a.run(patient) == "handled"
+        try:
+            a.run(patient)
+        except KeyboardInterrupt:
+            assert a.run(lambda: __import__("builtins").vlcs_cleaned)
+        else:
+            raise SystemExit("the caller was not interrupted")
         # The host's own handler is in its place again.
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         threading.Thread(target=press).start()

@@ -121,40 +121,38 @@ def test_a_failed_creation_leaves_nothing_behind() -> None:
         FOOTPRINT
         + """
 import sys, vlcs
-from importlib import resources
 from vlcs._core import _instance
-warm = vlcs.VLC("warm", cpus=sys.argv[1])
-warm.close()
+vlcs.VLC("warm", cpus=sys.argv[1]).close()
 affinity = os.sched_getaffinity(0)
+# An interpreter that starts, runs code of ours that loads libraries, and fails then.
+broken = "import threading, ctypes, hashlib\nraise RuntimeError('made to fail')"
+sources = {"cpus": None, "python": None, "bootstrap": broken}
+options = {"cpus": {"cpus": {1022}}, "python": {"python": "/nonexistent"}, "bootstrap": {}}
+whole = _instance._guest_source
 
-class Broken:  # an interpreter that starts, runs our own code in it, and fails then
-    def joinpath(self, name): return self
-    def read_text(self, encoding): return "import threading, ctypes\\nraise RuntimeError('made to fail')"
-
-def fail(options):
+def fail(kind):
+    if sources[kind]:
+        _instance._guest_source = lambda: sources[kind]
     try:
-        vlcs.VLC("failing", **options)
+        vlcs.VLC("failing", **options[kind])
     except Exception as error:
-        return error
-    sys.exit("made all the same")
+        assert isinstance(error, vlcs.VLCError), repr(error)
+        assert kind != "bootstrap" or "made to fail" in str(error), repr(error)
+    else:
+        sys.exit("made all the same")
 
-kinds = {"cpus": {"cpus": {1022}}, "python": {"python": "/nonexistent"}, "library": {}}
-for kind, options in kinds.items():
-    if kind == "library":
-        files, _instance.resources.files = resources.files, lambda package: Broken()
-    before = None
+for kind in options:
     for turn in range(12):
-        error = fail(options)
-        assert isinstance(error, vlcs.VLCError) or "made to fail" in str(error), repr(error)
+        fail(kind)
         if turn == 3:
             before = footprint()
     after = footprint()
-    assert vlcs.contexts() == [] and vlcs.limits().contexts == 0, kind
     seen = kind, before, after
+    assert vlcs.contexts() == [] and vlcs.limits().contexts == 0, kind
     assert (after["threads"], after["descriptors"]) == (before["threads"], before["descriptors"]), seen
     assert after["megabytes"] < before["megabytes"] + 2 and after["mappings"] <= before["mappings"] + 4, seen
-    assert os.sched_getaffinity(0) == affinity
-_instance.resources.files = files
+    assert os.sched_getaffinity(0) == affinity, kind
+_instance._guest_source = whole
 with vlcs.VLC("failing", cpus=sys.argv[1]) as again:
     assert again.run(len, "works") == 5
 """,

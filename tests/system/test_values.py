@@ -144,7 +144,7 @@ def test_results_outlive_a_closed_context() -> None:
         try:
             a.close(timeout=2)
         except vlcs.BusyError as error:
-            assert "'a'" in str(error), error  # it may wait for the last holder, and then says so
+            assert "held outside" in str(error), error  # it waits for the last holder, and says so
         assert a.closed
         b = vlcs.VLC("b")
         b.run(lambda: __import__("numpy").zeros(300_000) + 9)
@@ -203,7 +203,6 @@ def test_exceptions_come_home_with_their_traceback() -> None:
                 assert error.args == ("missing",)
                 words = "".join(traceback.format_exception(error))
                 assert "in inner" in words and "in outer" in words, words  # frames of the context
-                assert "'a'" in words, words                               # and which it was
             else:
                 raise SystemExit("nothing was raised")
 

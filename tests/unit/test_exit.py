@@ -49,11 +49,13 @@ def test_endless_work_is_interrupted_and_the_others_are_closed(
     interpreter = endless._instance._interpreter
     go = threading.Event()
     endless.submit(go.wait, 5)
+    queued = endless.submit(len, "x")
     start = time.monotonic()
     with caplog.at_level(logging.WARNING, "vlcs"):
         _exit.close_all()
     assert time.monotonic() - start < 2
     assert interpreter.interrupted == 1  # type: ignore[union-attr]
+    assert queued.cancelled()
     assert "destroy other" in native.log
     assert other.closed
     assert "cannot close the context 'endless': " in caplog.text
@@ -61,10 +63,14 @@ def test_endless_work_is_interrupted_and_the_others_are_closed(
     go.set()
 
 
-def test_arrays_held_outside_do_not_keep_it(native: Native) -> None:
-    vlcs.VLC("a")._instance._interpreter.leases = 1  # type: ignore[union-attr, misc]
-    _exit.close_all()
-    assert native.log[-1] == "destroy a"
+def test_arrays_held_outside_keep_their_memory(native: Native, caplog: pytest.LogCaptureFixture) -> None:
+    instance = vlcs.VLC("a")._instance
+    instance._interpreter.leases = 1  # type: ignore[union-attr, misc]
+    with caplog.at_level(logging.WARNING, "vlcs"):
+        _exit.close_all()
+    assert native.log[-1] == "stop a"
+    assert not caplog.records
+    instance._interpreter.leases = 0  # type: ignore[union-attr, misc]
 
 
 def test_after_a_fork_the_parents_contexts_are_dead(native: Native) -> None:

@@ -21,6 +21,7 @@ NAMES = [
     "PicklingError",
     "RemoteError",
     "RemoteObject",
+    "RemoteTraceback",
     "StateError",
     "Stats",
     "SystemRefusedError",

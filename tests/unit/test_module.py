@@ -12,10 +12,10 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from vlcs._core._bridge import Reference
 
 import vlcs
 from vlcs._core import _module
+from vlcs._core._bridge import Reference
 from vlcs._core._gate import Gate
 
 

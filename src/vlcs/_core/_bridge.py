@@ -8,14 +8,17 @@ knows only the class `Bridge`, so that a faster codec can take this one's place.
 from __future__ import annotations
 
 import importlib.util
+import io
 import pickle
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import resources
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from vlcs._core import _sharing
 from vlcs._core._errors import InternalError, PicklingError, RemoteError
 from vlcs._core._gate import describe
 
@@ -63,7 +66,7 @@ class Bridge:
         """`name`: the context's, for messages."""
         self._interpreter = interpreter
         self._name = name
-        self._perform("a set-up call", ("prepare", _cloudpickle_folder()))
+        self._perform("a set-up call", ("prepare", _sharing_source(), _cloudpickle_folder()))
 
     def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Calls a function there. PicklingError: it, an argument or the result cannot cross."""
@@ -121,11 +124,12 @@ class Bridge:
 
     def _decode(self, what: object, payload: bytes, leases: Sequence[Any]) -> Any:
         try:
-            kind, *details = pickle.loads(payload, buffers=leases)
+            kind, *details = pickle.loads(payload, buffers=leases)  # noqa: S301 - from our own process
         except Exception as error:
             raise PicklingError(
-                f"{describe(what)} has run in the context {self._name!r}, but its result cannot be rebuilt here "
-                f"({type(error).__name__}: {error}). Return plain data or arrays, or install what is missing here.",
+                f"{describe(what)} has run in the context {self._name!r}, but its result cannot be rebuilt "
+                f"here ({type(error).__name__}: {error}). Return plain data or arrays, or install what is "
+                "missing here.",
                 describe(what),
             ) from error
         match kind:
@@ -138,12 +142,14 @@ class Bridge:
             case "unpicklable":
                 type_name, why = details
                 raise PicklingError(
-                    f"{describe(what)} has run in the context {self._name!r}, but its result, of type {type_name}, "
-                    f"cannot be pickled ({why}). Return plain data or arrays, and keep such objects in a module "
-                    "of the context.",
+                    f"{describe(what)} has run in the context {self._name!r}, but its result, of type "
+                    f"{type_name}, cannot be pickled ({why}). Return plain data or arrays, and keep such "
+                    "objects in a module of the context.",
                     type_name,
                 )
-        raise InternalError(f"the context {self._name!r} gave an answer of unknown kind {kind!r}. Please report it.")
+        raise InternalError(
+            f"the context {self._name!r} gave an answer of unknown kind {kind!r}. Please report it."
+        )
 
     def _raise(
         self, what: object, pickled: bytes | None, type_name: str, message: str, traceback: str
@@ -151,7 +157,7 @@ class Bridge:
         error: Any = None
         if pickled is not None:
             try:
-                error = pickle.loads(pickled)
+                error = pickle.loads(pickled)  # noqa: S301 - from our own process
             except Exception:  # noqa: BLE001 - rebuilding runs code of any class
                 error = None
         if not isinstance(error, BaseException):
@@ -171,10 +177,29 @@ class Bridge:
 def _dumps(value: Any, buffers: list[pickle.PickleBuffer], *, plain: bool) -> bytes:
     if plain:
         return pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    pickler = _cloud_pickler()
+    _sharing.extend(pickler.dispatch_table)
+    file = io.BytesIO()
+    pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    return file.getvalue()
+
+
+@lru_cache(maxsize=1)
+def _cloud_pickler() -> Any:
+    """The Pickler of cloudpickle, changed to keep the file names of code: tracebacks show source lines."""
     import cloudpickle  # noqa: PLC0415 - takes a while to import, and many programs never need it
 
-    pickled: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    return pickled
+    rules = dict(cloudpickle.Pickler.dispatch_table)
+    reduce_code = rules[CodeType]
+
+    def reduce_code_with_file(code: CodeType) -> tuple[Any, tuple[Any, ...]]:
+        # Since 3.1.2 it writes this instead, so that equal functions have equal pickles.
+        rebuild, args = reduce_code(code)
+        return rebuild, tuple(code.co_filename if arg == "<dynamic-code>" else arg for arg in args)
+
+    rules[CodeType] = reduce_code_with_file
+    rules.pop(memoryview, None)  # it copies; the rule of _sharing does not
+    return type("CloudPickler", (cloudpickle.Pickler,), {"dispatch_table": rules})
 
 
 def _importable_name(function: Any) -> tuple[str, tuple[str, ...]] | None:
@@ -238,7 +263,7 @@ def _culprit(request: tuple[Any, ...]) -> str:
     for words, part in _parts(request):
         try:
             _dumps(part, [], plain=False)
-        except Exception:  # noqa: BLE001, PERF203 - pickling runs code of any class
+        except Exception:  # noqa: BLE001 - pickling runs code of any class
             return words
     return "a combination of its arguments"
 
@@ -265,6 +290,11 @@ def _short(value: Any) -> str:
     except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the error
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+@lru_cache(maxsize=1)
+def _sharing_source() -> str:
+    return resources.files("vlcs._core").joinpath("_sharing.py").read_text("utf-8")
 
 
 @lru_cache(maxsize=1)

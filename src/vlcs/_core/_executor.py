@@ -18,29 +18,40 @@ class Executor:
     def __init__(self, context: Context, gate: Gate) -> None:
         self._context = context
         self._gate = gate
+        self._queued: set[Future[Any]] = set()
 
     def submit(self, what: object, work: Callable[[], Any]) -> Future[Any]:
         """Queues `work`; `what` names it in messages. Raises StateError when the context is closed."""
         future: Future[Any] = Future()
-        job = _Job(future, work, self._gate)
+        job = _Job(future, work, self._gate, self._queued)
         self._gate.accept(job, what)
+        self._queued.add(future)
         try:
             self._context.submit(job)
         except BaseException:
+            self._queued.discard(future)
             self._gate.drop(job)
             raise
         return future
+
+    def cancel(self) -> None:
+        """Cancels all jobs that have not begun."""
+        for future in list(self._queued):
+            future.cancel()
 
 
 class _Job:
     """One submitted call: the callable that a thread of the pool runs."""
 
-    __slots__ = ("_future", "_gate", "_work")
+    __slots__ = ("_future", "_gate", "_queued", "_work")
 
-    def __init__(self, future: Future[Any], work: Callable[[], Any], gate: Gate) -> None:
+    def __init__(
+        self, future: Future[Any], work: Callable[[], Any], gate: Gate, queued: set[Future[Any]]
+    ) -> None:
         self._future: Future[Any] | None = future
         self._work: Callable[[], Any] | None = work
         self._gate = gate
+        self._queued = queued
 
     def __call__(self) -> None:
         future, work = self._future, self._work
@@ -48,6 +59,7 @@ class _Job:
         self._future = self._work = None
         if future is None or work is None:
             return
+        self._queued.discard(future)
         if not future.set_running_or_notify_cancel():
             self._gate.drop(self)
             return

@@ -40,6 +40,7 @@ def close_all() -> None:
         member.gate.shut()
     for member in members:
         if member.gate.wait(start + WORK_SECONDS):
+            member.executor.cancel()
             with suppress(VLCError):
                 member.interrupt()
     for member in members:

@@ -130,7 +130,7 @@ class Gate:
             self._state = State.ORPHANED
 
     def wait(self, deadline: float | None) -> list[str]:
-        """Once shut: waits until nobody is inside and no job is left; after `deadline` (monotonic) says what is."""
+        """Once shut: waits until nobody is inside and no job is left; after `deadline` says what is."""
         with self._lock:
             while self._inside or self._jobs:
                 remaining = None if deadline is None else deadline - time.monotonic()

@@ -8,18 +8,26 @@ Its partner is `_bridge.py`; the two agree on what a request and an answer look 
 from __future__ import annotations
 
 import codecs
+import collections
+import copyreg
+import functools
 import importlib
 import importlib.machinery
 import io
 import os
 import pickle
 import sys
-import threading  # here and not later: it takes the thread that first imports it for the main thread
+import threading  # noqa: F401 - now, as it takes the thread that first imports it for the main thread
 import traceback
 from types import ModuleType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any
 
 import _vlcs_host  # type: ignore[import-not-found]  # made by the extension module, in guests only
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Answer = tuple[bytes, list[Any]]
 
 # Where an attribute is read: what crosses by value. Everything else has behaviour and stays here.
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type(Ellipsis))
@@ -28,10 +36,8 @@ _LARGEST_CONTAINER = 10_000
 
 _TEXT_LIMIT = 200
 
-_Answer = Tuple[bytes, List[Any]]
 
-
-def serve(payload: bytes, buffers: Sequence[Any]) -> _Answer:
+def serve(payload: bytes, buffers: Sequence[Any]) -> Answer:
     """Does what the host asks for: a pickled (operation, arguments ...), with out-of-band buffers.
 
     Gives a pickled (kind, details ...) and its buffers. Nothing escapes but a KeyboardInterrupt that
@@ -47,14 +53,14 @@ def serve(payload: bytes, buffers: Sequence[Any]) -> _Answer:
     return answer
 
 
-def _call(function: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> _Answer:
+def _call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Answer:
     """Calls a function, given as itself or as (module, path)."""
     if isinstance(function, tuple):
         function = _resolve(*function)
     return _encode_value(function(*args, **kwargs))
 
 
-def _fetch(module: str, path: Sequence[str]) -> _Answer:
+def _fetch(module: str, path: Sequence[str]) -> Answer:
     """Reads an attribute: data goes by value, what has behaviour as a description."""
     value = _resolve(module, path)
     if _is_data(value):
@@ -66,25 +72,26 @@ def _fetch(module: str, path: Sequence[str]) -> _Answer:
     return _encode("reference", _kind(value), text, doc if isinstance(doc, str) else None)
 
 
-def _store(module: str, path: Sequence[str], value: Any) -> _Answer:
+def _store(module: str, path: Sequence[str], value: Any) -> Answer:
     """Sets an attribute."""
     setattr(_resolve(module, path[:-1]), path[-1], value)
     return _encode("value", None)
 
 
-def _directory(module: str, path: Sequence[str]) -> _Answer:
+def _directory(module: str, path: Sequence[str]) -> Answer:
     """Lists the names of an object's attributes."""
     return _encode("value", dir(_resolve(module, path)))
 
 
-def _prepare(cloudpickle_folder: Optional[str]) -> _Answer:
-    """Learns where the host's cloudpickle lies, for a guest that has none of its own."""
+def _prepare(sharing: str, cloudpickle_folder: str | None) -> Answer:
+    """Takes over what the host lends: the rules of `_sharing.py`, and cloudpickle where there is none."""
+    exec(compile(sharing, "<vlcs sharing>", "exec"), _sharing.__dict__)  # noqa: S102 - from our own package
     if cloudpickle_folder is not None:
         sys.meta_path.append(_LentPackage("cloudpickle", cloudpickle_folder))
     return _encode("value", None)
 
 
-_OPERATIONS: Dict[str, Callable[..., _Answer]] = {
+_OPERATIONS: dict[str, Callable[..., Answer]] = {
     "call": _call,
     "fetch": _fetch,
     "store": _store,
@@ -127,32 +134,58 @@ def _kind(value: Any) -> str:
     return "function" if callable(value) else "object"
 
 
-def _encode(*answer: Any) -> _Answer:
-    buffers: List[Any] = []
+_sharing = ModuleType("_vlcs_sharing")  # filled by _prepare
+
+
+class _Pickler(pickle.Pickler):
+    """Plain pickle with the rules of `_sharing.py`."""
+
+    dispatch_table = collections.ChainMap[Any, Any]({}, copyreg.dispatch_table)  # noqa: RUF012 - grows
+
+
+def _dumps(pickler: Any, answer: Any) -> Answer:
+    _sharing.extend(pickler.dispatch_table)
+    file = io.BytesIO()
+    buffers: list[Any] = []
+    pickler(file, protocol=5, buffer_callback=buffers.append).dump(answer)
+    return file.getvalue(), buffers
+
+
+def _encode(*answer: Any) -> Answer:
+    buffers: list[Any] = []
     return pickle.dumps(answer, protocol=5, buffer_callback=buffers.append), buffers
 
 
-def _encode_value(value: Any) -> _Answer:
+def _encode_value(value: Any) -> Answer:
     """The result of a call. Plain pickle first, since cloudpickle is several times slower."""
+    answer = ("value", value)
     try:
-        return _encode("value", value)
+        return _dumps(_Pickler, answer)
     except Exception:  # noqa: BLE001 - pickling runs code of any class
-        pass
-    # Functions and classes that came by value, or were made here, have no name to be found by.
-    buffers: List[Any] = []
+        # Functions and classes that came by value, or were made here, have no name to be found by.
+        return _encode_by_value(answer)
+
+
+def _encode_by_value(answer: Any) -> Answer:
     try:
-        import cloudpickle  # noqa: PLC0415
-
-        answer = ("value", value)
-        return cloudpickle.dumps(answer, protocol=5, buffer_callback=buffers.append), buffers
+        return _dumps(_cloud_pickler(), answer)
     except Exception as error:  # noqa: BLE001 - as above
-        return _encode("unpicklable", _name_of(type(value)), _describe(error))
+        return _encode("unpicklable", _name_of(type(answer[1])), _describe(error))
 
 
-def _encode_error(error: BaseException) -> _Answer:
+@functools.lru_cache(maxsize=1)
+def _cloud_pickler() -> Any:
+    import cloudpickle  # noqa: PLC0415 - the guest's own or lent by the host
+
+    rules = dict(cloudpickle.Pickler.dispatch_table)
+    rules.pop(memoryview, None)  # it copies; ours does not
+    return type("CloudPickler", (cloudpickle.Pickler,), {"dispatch_table": rules})
+
+
+def _encode_error(error: BaseException) -> Answer:
     """An exception, apart in a pickle of its own: the host can tell of it where it cannot rebuild it."""
     text = "".join(traceback.format_exception(type(error), error, _own_frames_cut(error)))
-    pickled: Optional[bytes] = None
+    pickled: bytes | None = None
     try:
         pickled = pickle.dumps(error, protocol=5)
     except Exception:  # noqa: BLE001 - pickling runs code of any class
@@ -175,7 +208,7 @@ def _own_frames_cut(error: BaseException) -> Any:
 
 def _name_of(kind: type) -> str:
     module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else "{}.{}".format(module, kind.__qualname__)
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
 
 
 def _describe(error: BaseException) -> str:

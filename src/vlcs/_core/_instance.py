@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import warnings
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from vlcs._core import _exit, _native, _output, _slice
@@ -85,7 +84,8 @@ class Instance:
     def close(self, timeout: float | None, *, abandon: bool = False) -> None:
         """Waits for calls and jobs, ends the interpreter, destroys the context. See `VLC.close`.
 
-        `abandon`: also while its arrays are held outside; their memory stays, and so does the context.
+        `abandon`: end the interpreter also while its arrays are held outside; then the rest of the
+        context stays, with their memory.
         """
         if self.gate.state in {State.CLOSED, State.ORPHANED}:
             return
@@ -111,6 +111,8 @@ class Instance:
             raise self._busy(", ".join(left), timeout)
         if self._interpreter is not None:
             self._interpreter.stop(_milliseconds(deadline), abandon)
+            if abandon and self._interpreter.leases:
+                return  # what holds them lives as long as the process
             self._interpreter = self.bridge = None
         self.native.destroy(_milliseconds(deadline))
         self.gate.close()
@@ -167,7 +169,7 @@ class Instance:
 
     def _busy(self, what: str, timeout: float | None) -> BusyError:
         return BusyError(
-            f"cannot close the context {self.name!r}: after {timeout or 0.0:g} s it still runs {what}. It "
+            f"cannot close the context {self.name!r}: after {timeout or 0.0:.3g} s it still runs {what}. It "
             "takes nothing new; call close() again to wait longer.",
             what,
         )
@@ -182,4 +184,6 @@ def _milliseconds(deadline: float | None) -> int:
 
 def _guest_source() -> str:
     # The guest may be a Python that has no vlcs installed, so its part travels as text.
+    from importlib import resources  # noqa: PLC0415 - slow to import, and guests import vlcs too
+
     return resources.files("vlcs._core").joinpath("_guest.py").read_text("utf-8")

@@ -1,0 +1,360 @@
+"""The codec of both sides, without a context: a guest's half that runs in this interpreter."""
+
+from __future__ import annotations
+
+import array
+import collections
+import contextlib
+import importlib
+import math
+import pickle
+import subprocess
+import sys
+import threading
+import types
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from vlcs._core._bridge import Bridge, Reference, RemoteTraceback
+from vlcs._core._errors import PicklingError, RemoteError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Guest:
+    """Stands for an Interpreter: keeps what crossed, and hands the very buffers over."""
+
+    def __init__(self, write: Callable[[int, str], object]) -> None:
+        host = types.ModuleType("_vlcs_host")
+        host.__dict__.update(settings=b"", write=write)
+        self.module = types.ModuleType("_vlcs_guest")
+        source = resources.files("vlcs._core").joinpath("_guest.py").read_text("utf-8")
+        sys.modules["_vlcs_host"] = host
+        exec(compile(source, "<vlcs guest>", "exec"), self.module.__dict__)  # noqa: S102 - as a guest does
+        self.stdout, self.stderr = sys.stdout, sys.stderr  # its own now; pytest sets others for each phase
+        self.payload = b""
+        self.sent: list[Any] = []
+        self.calls = 0
+
+    def request(self) -> Any:
+        return pickle.loads(self.payload, buffers=self.sent)  # noqa: S301 - our own
+
+    def call(self, payload: bytes, buffers: Any) -> tuple[bytes, list[Any]]:
+        self.calls += 1
+        self.payload, self.sent = payload, [buffer.raw() for buffer in buffers]
+        with contextlib.redirect_stdout(self.stdout), contextlib.redirect_stderr(self.stderr):
+            answer, answered = self.module.serve(payload, self.sent)
+        return answer, [buffer.raw() for buffer in answered]
+
+
+@pytest.fixture
+def printed() -> list[tuple[int, str]]:
+    return []
+
+
+@pytest.fixture
+def guest(monkeypatch: pytest.MonkeyPatch, printed: list[tuple[int, str]]) -> Iterator[Guest]:
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))  # the guest's half replaces them
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    yield Guest(lambda fd, text: printed.append((fd, text)))
+    del sys.modules["_vlcs_host"]
+
+
+@pytest.fixture
+def bridge(guest: Guest) -> Bridge:
+    return Bridge(guest, "ctx")  # type: ignore[arg-type]
+
+
+def identity(value: Any) -> Any:
+    return value
+
+
+def double(value: Any, *, times: int = 1) -> Any:
+    for _ in range(times):
+        value *= 2
+    return value
+
+
+def of_main(function: Any) -> Any:
+    """The same function as `__main__` would have it."""
+    made = types.FunctionType(function.__code__, {"__name__": "__main__"}, function.__name__)
+    made.__module__, made.__kwdefaults__ = "__main__", function.__kwdefaults__
+    return made
+
+
+class TestFunctions:
+    def test_importable_one_crosses_as_its_name(self, bridge: Bridge, guest: Guest) -> None:
+        assert bridge.call(math.hypot, (3, 4), {}) == 5
+        assert guest.request() == ("call", ("math", ("hypot",)), (3, 4), {})
+
+    def test_class_and_method_of_a_class_cross_as_names(self, bridge: Bridge, guest: Guest) -> None:
+        assert bridge.call(collections.OrderedDict.fromkeys, ("ab",), {}) == {"a": None, "b": None}
+        assert bridge.call(collections.Counter, ("aab",), {}) == {"a": 2, "b": 1}
+        assert guest.request()[1] == ("collections", ("Counter",))
+
+    @pytest.mark.parametrize("function", [of_main(double), lambda value, times: double(value, times=times)])
+    def test_others_cross_by_value(self, bridge: Bridge, function: Any) -> None:
+        assert bridge.call(function, (3,), {"times": 2}) == 12
+
+    def test_one_that_its_name_no_longer_means_crosses_by_value(self, bridge: Bridge) -> None:
+        wrapped = of_main(double)
+        wrapped.__module__, wrapped.__qualname__ = "math", "floor"
+        assert bridge.call(wrapped, (3,), {}) == 6
+
+    def test_module_registered_with_cloudpickle_crosses_by_value(self, bridge: Bridge, guest: Guest) -> None:
+        cloudpickle = importlib.import_module("cloudpickle")
+        cloudpickle.register_pickle_by_value(subprocess)
+        try:
+            assert bridge.call(subprocess.list2cmdline, (["a b"],), {}) == '"a b"'
+            assert b"list2cmdline" in guest.payload
+            assert b"<dynamic-code>" not in guest.payload
+        finally:
+            cloudpickle.unregister_pickle_by_value(subprocess)
+
+    def test_result_of_a_class_made_at_run_time(self, bridge: Bridge) -> None:
+        point = collections.namedtuple("point", "x y")  # noqa: PYI024 - made where no import finds it
+        assert bridge.call(lambda: point(1, 2), (), {}) == (1, 2)
+
+
+class TestBuffers:
+    def test_array_is_shared_there(self, bridge: Bridge) -> None:
+        values = np.arange(6.0).reshape(2, 3)
+        assert bridge.call(double, (values,), {}) is not values
+        assert values.tolist() == [[0, 2, 4], [6, 8, 10]]
+
+    def test_array_is_shared_back(self, bridge: Bridge) -> None:
+        values = np.arange(6.0)
+        back = bridge.call(identity, (values,), {})
+        assert np.shares_memory(back, values)
+        assert back.flags.writeable
+
+    def test_arrays_inside_of_other_values_are_shared(self, bridge: Bridge, guest: Guest) -> None:
+        values: Any = {"a": [np.zeros(100), (np.ones(100),)]}
+        back = bridge.call(identity, (values,), {})
+        assert np.shares_memory(back["a"][1][0], values["a"][1][0])
+        assert len(guest.payload) < 600
+        assert [buffer.nbytes for buffer in guest.sent] == [800, 800]
+
+    def test_array_beside_a_function_by_value_is_shared(self, bridge: Bridge) -> None:
+        values = np.arange(6.0)
+        assert np.shares_memory(bridge.call(of_main(identity), (values,), {}), values)
+
+    def test_readonly_stays_readonly(self, bridge: Bridge) -> None:
+        values = np.arange(6.0)
+        values.flags.writeable = False
+        assert not bridge.call(identity, (values,), {}).flags.writeable
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            np.empty(0),
+            np.zeros((0, 3)),
+            np.array(5.0),
+            np.asfortranarray(np.arange(12).reshape(3, 4)),
+            np.ones((4, 4))[::2],
+            np.array([1, "a", None], dtype=object),
+            np.array(["2020-01-01"], dtype="M8[s]"),
+            np.zeros(2, dtype=[("a", "i4"), ("b", "f8")]),
+        ],
+        ids=lambda values: f"{values.dtype}{values.shape}",
+    )
+    def test_every_kind_of_array_crosses(self, bridge: Bridge, values: np.ndarray[Any, Any]) -> None:
+        back = bridge.call(identity, (values,), {})
+        assert (back.dtype, back.shape) == (values.dtype, values.shape)
+        assert (back == values).all()
+
+    def test_memoryview_is_shared_with_its_shape(self, bridge: Bridge) -> None:
+        memory = bytearray(24)
+        view = memoryview(memory).cast("i", [2, 3])
+        back = bridge.call(identity, (view,), {})
+        back[1, 2] = 7
+        assert (back.format, back.shape, view[1, 2]) == ("i", (2, 3), 7)
+
+    @pytest.mark.parametrize("value", [memoryview(b""), memoryview(b"abcdef")[::2]])
+    def test_other_memoryviews_are_copied(self, bridge: Bridge, value: memoryview) -> None:
+        assert bridge.call(identity, (value,), {}) == value
+
+    @pytest.mark.parametrize("value", [bytearray(b"ab"), array.array("d", [1, 2]), b"bytes"])
+    def test_owners_of_memory_are_copied(self, bridge: Bridge, value: Any) -> None:
+        back = bridge.call(identity, (value,), {})
+        assert type(back) is type(value)
+        assert back == value
+
+
+class TestTensors:
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool", "complex64"])
+    def test_tensor_is_shared(self, bridge: Bridge, dtype: str) -> None:
+        torch = pytest.importorskip("torch", reason="no-torch: not installed")
+        values = torch.ones(2, 3, dtype=getattr(torch, dtype))
+        back = bridge.call(identity, (values,), {})
+        assert back.data_ptr() == values.data_ptr()
+        assert (back.dtype, back.shape) == (values.dtype, values.shape)
+
+    def test_others_are_copied(self, bridge: Bridge) -> None:
+        torch = pytest.importorskip("torch", reason="no-torch: not installed")
+        for values in (
+            torch.arange(6.0)[::2],
+            torch.empty(0),
+            torch.nn.Parameter(torch.ones(3)),
+            torch.ones(2, dtype=torch.complex64).conj(),
+        ):
+            back = bridge.call(identity, (values,), {})
+            assert torch.equal(back, values)
+            assert back.requires_grad == values.requires_grad
+
+
+class TestWhatCannotCross:
+    def test_argument_is_named_and_nothing_runs(self, bridge: Bridge, guest: Guest) -> None:
+        before = guest.calls
+        with pytest.raises(PicklingError) as caught:
+            bridge.call(identity, (1, threading.Lock()), {})
+        assert f"cannot run {__name__}.identity() in the context 'ctx': argument 2, <unlocked" in str(
+            caught.value
+        )
+        assert "nothing was run" in str(caught.value)
+        assert guest.calls == before
+
+    def test_keyword_is_named(self, bridge: Bridge) -> None:
+        with pytest.raises(PicklingError, match=r"argument value=<unlocked _thread\.lock"):
+            bridge.call(identity, (), {"value": threading.Lock()})
+
+    def test_function_is_named(self, bridge: Bridge) -> None:
+        lock = threading.Lock()
+        with pytest.raises(PicklingError, match="the function cannot be pickled"):
+            bridge.call(lambda: lock, (), {})
+
+    def test_result_is_named(self, bridge: Bridge) -> None:
+        with pytest.raises(PicklingError, match=r"has run in .* of type _thread\.lock, cannot be pickled"):
+            bridge.call(threading.Lock, (), {})
+
+    def test_result_that_only_the_guest_can_import(
+        self, bridge: Bridge, guest: Guest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answer = pickle.dumps(("value", collections.OrderedDict()), protocol=5)
+        monkeypatch.setattr(guest, "call", lambda *_: (answer.replace(b"OrderedDict", b"OtherDictXY"), []))
+        with pytest.raises(PicklingError, match=r"has run in .*cannot be rebuilt here .*OtherDictXY"):
+            bridge.call(collections.OrderedDict, (), {})
+
+
+class StubbornError(Exception):
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(first)
+        self.second = second
+
+
+def fail(kind: Any, *args: Any) -> None:
+    raise kind(*args)
+
+
+class TestExceptions:
+    def test_comes_home_with_the_traceback(self, bridge: Bridge) -> None:
+        with pytest.raises(ZeroDivisionError) as caught:
+            bridge.call(divmod, (1, 0), {})
+        assert isinstance(caught.value.__cause__, RemoteTraceback)
+        assert "ZeroDivisionError" in str(caught.value.__cause__)
+
+    def test_traceback_shows_the_users_frames_only(self, bridge: Bridge) -> None:
+        with pytest.raises(KeyError) as caught:
+            bridge.call(fail, (KeyError, "x"), {})
+        assert "raise kind(*args)" in str(caught.value.__cause__)
+        assert "vlcs guest" not in str(caught.value.__cause__)
+
+    def test_notes_and_attributes_come_too(self, bridge: Bridge) -> None:
+        error = OSError(2, "gone", "file")
+        error.add_note("note")
+        with pytest.raises(FileNotFoundError) as caught:
+            bridge.call(fail, (identity, error), {})
+        assert (caught.value.filename, caught.value.__notes__) == ("file", ["note"])
+
+    def test_one_that_cannot_be_rebuilt_is_a_remote_error(self, bridge: Bridge) -> None:
+        with pytest.raises(
+            RemoteError, match=r"raised \S+\.StubbornError, which cannot be rebuilt here: 1"
+        ) as caught:
+            bridge.call(fail, (StubbornError, 1, 2), {})
+        assert caught.value.type_name == f"{__name__}.StubbornError"
+        assert "in fail" in caught.value.traceback
+
+    @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+    def test_even_those_that_end_programs(self, bridge: Bridge, kind: type[BaseException]) -> None:
+        with pytest.raises(kind):
+            bridge.call(fail, (kind,), {})
+
+    def test_missing_module_says_its_name(self, bridge: Bridge) -> None:
+        with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+            bridge.fetch("no_such_module", ())
+
+
+class TestModules:
+    def test_data_comes_by_value(self, bridge: Bridge) -> None:
+        assert bridge.fetch("math", ("pi",)) == math.pi
+        assert bridge.fetch("sys", ("version",)) == sys.version
+        assert bridge.fetch("string", ("digits",)) == "0123456789"
+
+    @pytest.mark.parametrize(
+        ("module", "path", "kind"),
+        [
+            ("math", (), "module"),
+            ("math", ("floor",), "function"),
+            ("decimal", ("Decimal",), "class"),
+            ("logging", ("root",), "object"),
+        ],
+    )
+    def test_what_has_behaviour_is_described(
+        self, bridge: Bridge, module: str, path: tuple[str, ...], kind: str
+    ) -> None:
+        found = bridge.fetch(module, path)
+        assert isinstance(found, Reference)
+        assert found.kind == kind
+
+    def test_reference_has_the_docstring(self, bridge: Bridge) -> None:
+        assert bridge.fetch("math", ("floor",)).doc == math.floor.__doc__
+
+    def test_call_store_directory(self, bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(math, "mark", 1, raising=False)
+        bridge.store("math", ("mark",), 2)
+        assert bridge.fetch("math", ("mark",)) == 2
+        assert "mark" in bridge.directory("math", ())
+        assert bridge.call_path("math", ("hypot",), (3, 4), {}) == 5
+
+    def test_missing_attribute(self, bridge: Bridge) -> None:
+        with pytest.raises(AttributeError, match="nope"):
+            bridge.fetch("math", ("nope",))
+
+
+class TestOutput:
+    def test_goes_to_the_host_by_line(self, bridge: Bridge, printed: list[tuple[int, str]]) -> None:
+        bridge.call(print, ("hello",), {})
+        assert printed == [(1, "hello\n")]
+
+    def test_rest_of_a_line_is_there_when_the_call_returns(
+        self, bridge: Bridge, printed: list[tuple[int, str]]
+    ) -> None:
+        bridge.call(print, ("a",), {"end": ""})
+        assert printed == [(1, "a")]
+
+    def test_bytes_and_half_characters(self, guest: Guest, printed: list[tuple[int, str]]) -> None:
+        stream = guest.stdout
+        for piece in (b"\xc3", b"\xa9", b"\xff\n"):
+            stream.buffer.write(piece)
+            stream.flush()
+        assert "".join(text for _, text in printed) == "é\\xff\n"
+
+    def test_looks_like_a_stream(self, guest: Guest) -> None:
+        stdout, stderr = guest.stdout, guest.stderr
+        assert (stdout.fileno(), stderr.fileno()) == (1, 2)
+        assert (stdout.encoding, stdout.line_buffering, stderr.errors) == ("utf-8", True, "backslashreplace")
+        assert stdout.isatty() in {True, False}
+
+
+@pytest.mark.usefixtures("bridge")
+def test_cloudpickle_is_lent_to_a_guest_without_one() -> None:
+    finder = sys.meta_path[-1]
+    spec = finder.find_spec("cloudpickle", None)
+    assert spec is not None
+    assert spec.name == "cloudpickle"
+    assert finder.find_spec("numpy", None) is None

@@ -43,7 +43,8 @@ bool vlci_context_visit_begins(vlc_context *context) {
 }
 
 void vlci_context_visit_ended(vlc_context *context) {
-    if (atomic_fetch_sub(&context->visits, 1) == 1 && atomic_load(&context->state) != VLCI_OPEN) vlci_os_wake_word(&context->visits);
+    if (atomic_fetch_sub(&context->visits, 1) == 1 && atomic_load(&context->state) != VLCI_OPEN)
+        vlci_os_wake_word(&context->visits);
 }
 
 bool vlci_context_thread_begins(vlc_context *context) {
@@ -88,7 +89,8 @@ int vlci_context_check_mappings(vlc_context *context, vlc_error *error) {
     if (since % 64 == 0 || counted + since * 8 > most * 8 / 10) counted = vlci_os_mappings();
     if (counted <= most / 10 * 9) return VLC_OK;
     return vlci_fail(error, VLC_LIMIT, 0, context->name,
-                     "cannot load more into context '%s': the process has %zu kernel mappings, near its limit of %zu, with %u "
+                     "cannot load more into context '%s': the process has %zu kernel mappings, near its "
+                     "limit of %zu, with %u "
                      "contexts open; close contexts, or raise vm.max_map_count (sysctl)",
                      context->name, (size_t)counted, most, context_count);
 }
@@ -98,10 +100,13 @@ int vlci_context_check_open(vlc_context *context, vlc_error *error) {
     case VLCI_OPEN: return VLC_OK;
     case VLCI_DEAD:
         return vlci_fail(error, VLC_MISUSE, 0, context->name,
-                         "context '%s' does not exist in this child of fork(): only the context that forked lives here; make a new "
+                         "context '%s' does not exist in this child of fork(): only the context that forked "
+                         "lives here; make a new "
                          "one in the child",
                          context->name);
-    default: return vlci_fail(error, VLC_MISUSE, 0, context->name, "context '%s' is closed; make a new one", context->name);
+    default:
+        return vlci_fail(error, VLC_MISUSE, 0, context->name, "context '%s' is closed; make a new one",
+                         context->name);
     }
 }
 
@@ -117,7 +122,8 @@ static void exit_all(void) {
         if (context) vlci_contexts = context->next;
         vlci_lock_drop(&vlci_contexts_lock);
         if (!context) return;
-        if (atomic_exchange(&context->state, VLCI_CLOSING) != VLCI_OPEN || vlci_visit_enter(context, NULL)) continue;
+        if (atomic_exchange(&context->state, VLCI_CLOSING) != VLCI_OPEN || vlci_visit_enter(context, NULL))
+            continue;
         vlci_thread_exits_run(context);
         vlci_open_finalise(context);
         vlci_visit_leave(context);
@@ -183,8 +189,10 @@ static vlc_context *find_name(const char *name) {
 static int enlist(vlc_context *context, bool given, vlc_error *error) {
     VLCI_HOLD(&vlci_contexts_lock);
     if (given && find_name(context->name))
-        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
-                         "cannot create context '%s': an open context has that name; choose another, or close it first", context->name);
+        return vlci_fail(
+            error, VLC_BAD_ARGUMENT, 0, context->name,
+            "cannot create context '%s': an open context has that name; choose another, or close it first",
+            context->name);
     if ((context->next = vlci_contexts)) context->next->previous = context;
     vlci_contexts = context;
     context_count++;
@@ -218,13 +226,15 @@ static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *e
     context->share = list_copy(spec->share);
     context->pool_threads = spec->threads ? spec->threads : 1;
     if (!context->name || !context->share)
-        return vlci_fail(error, VLC_SYSTEM, ENOMEM, spec->name, "cannot create context '%s': out of memory", spec->name ? spec->name : made);
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, spec->name, "cannot create context '%s': out of memory",
+                         spec->name ? spec->name : made);
     int status = vlci_slice_check(context->name, spec->cpus, spec->cpu_count, &context->cpus, error);
     if (!status) status = vlci_context_check_mappings(context, error);
     if (!status) status = vlci_thunks_make(context, error);
     if (!status) status = vlci_env_make(context, spec->env, error);
     if (!status && !vlci_locale_make(context))
-        status = vlci_fail(error, VLC_SYSTEM, errno, context->name, "cannot create context '%s': no locale could be made", context->name);
+        status = vlci_fail(error, VLC_SYSTEM, errno, context->name,
+                           "cannot create context '%s': no locale could be made", context->name);
     return status ? status : enlist(context, spec->name != NULL, error);
 }
 
@@ -233,17 +243,21 @@ int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
     vlc_spec mine = standard; /* a caller of an older header knows fewer members */
     if (spec) {
         if (spec->size < offsetof(vlc_spec, env) || spec->size > 4096)
-            return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_spec", "the spec's size is %u; set it with VLC_SPEC_INIT", spec->size);
+            return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_spec",
+                             "the spec's size is %u; set it with VLC_SPEC_INIT", spec->size);
         memcpy(&mine, spec, spec->size < sizeof mine ? spec->size : sizeof mine);
     }
     if (mine.name && (!*mine.name || strlen(mine.name) > 200))
-        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name, "cannot create a context: its name must have 1 to 200 bytes");
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name,
+                         "cannot create a context: its name must have 1 to 200 bytes");
     if (mine.threads > 4096)
-        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name, "cannot create a context with %u threads; 4,096 are the most", mine.threads);
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name,
+                         "cannot create a context with %u threads; 4,096 are the most", mine.threads);
     int status = vlci_context_start(error);
     if (status) return status;
     vlc_context *made = calloc(1, sizeof *made);
-    if (!made) return vlci_fail(error, VLC_SYSTEM, ENOMEM, mine.name, "cannot create a context: out of memory");
+    if (!made)
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, mine.name, "cannot create a context: out of memory");
     if ((status = context_make(made, &mine, error))) {
         context_free(made);
         return status;
@@ -257,7 +271,8 @@ int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
 
 int vlc_load(vlc_context *context, const char *file, int flags, vlc_library **library, vlc_error *error) {
     if (!file || !*file)
-        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name, "cannot load a library without a name into context '%s'", context->name);
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
+                         "cannot load a library without a name into context '%s'", context->name);
     int status = vlc_enter(context, error);
     if (status) return status;
     struct vlci_image *image;
@@ -267,7 +282,8 @@ int vlc_load(vlc_context *context, const char *file, int flags, vlc_library **li
     return status;
 }
 
-int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, void **address, vlc_error *error) {
+int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, void **address,
+               vlc_error *error) {
     int status = vlci_context_check_open(context, error);
     if (status) return status;
     struct vlci_image *image = (struct vlci_image *)library;
@@ -275,7 +291,8 @@ int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, voi
     bool found = vlci_scope_find(context, NULL, image, name, NULL, address);
     pthread_mutex_unlock(&context->load_lock);
     if (found) return VLC_OK;
-    return vlci_fail(error, VLC_LOAD_FAILED, 0, name, "cannot find the symbol '%s' in %s '%s'; see `nm -D` for what it defines", name,
+    return vlci_fail(error, VLC_LOAD_FAILED, 0, name,
+                     "cannot find the symbol '%s' in %s '%s'; see `nm -D` for what it defines", name,
                      image ? "library" : "context", image ? image->path : context->name);
 }
 
@@ -298,9 +315,11 @@ static void wait_zero(_Atomic(int) *count, int64_t deadline) {
 /* Ends what a thread's own OpenMP pool holds: idle workers would run the library's code for ever. */
 static void openmp_pause(vlc_context *context) {
     for (size_t i = 0; i < context->image_count; i++) {
-        const struct vlci_wanted wanted = { "omp_pause_resource_all", vlci_gnu_hash("omp_pause_resource_all"), NULL, true };
+        const struct vlci_wanted wanted = { "omp_pause_resource_all", vlci_gnu_hash("omp_pause_resource_all"),
+                                            NULL, true };
         const Elf64_Sym *symbol = vlci_dynamic_find(&context->images[i]->dynamic, &wanted);
-        if (symbol) ((int (*)(int))(context->images[i]->map.l_addr + symbol->st_value))(2 /* omp_pause_hard */);
+        if (symbol)
+            ((int (*)(int))(context->images[i]->map.l_addr + symbol->st_value))(2 /* omp_pause_hard */);
     }
 }
 
@@ -326,8 +345,9 @@ static void blame(struct vlci_thread *thread, void *argument) {
     const char *path = image ? image->soname : "the pool";
     blame->count++;
     if (blame->length + strlen(path) + 20 < sizeof blame->words)
-        blame->length += (size_t)snprintf(blame->words + blame->length, sizeof blame->words - blame->length, "%s%s (thread %d)",
-                                          blame->length ? ", " : "", path, (int)thread->tid);
+        blame->length +=
+            (size_t)snprintf(blame->words + blame->length, sizeof blame->words - blame->length,
+                             "%s%s (thread %d)", blame->length ? ", " : "", path, (int)thread->tid);
 }
 
 static int wait_threads(vlc_context *context, int64_t deadline, vlc_error *error) {
@@ -336,7 +356,8 @@ static int wait_threads(vlc_context *context, int64_t deadline, vlc_error *error
         struct blame who = { "", 0, 0 };
         vlci_thread_each(context, blame, &who);
         return vlci_fail(error, VLC_BUSY, 0, context->name,
-                         "context '%s' is closed, but %d of its threads did not end in time, so its memory stays: made by %s",
+                         "context '%s' is closed, but %d of its threads did not end in time, so its memory "
+                         "stays: made by %s",
                          context->name, atomic_load(&context->threads), who.words);
     }
     for (;;) {
@@ -344,7 +365,8 @@ static int wait_threads(vlc_context *context, int64_t deadline, vlc_error *error
         leaving_prune(context);
         bool left = context->leaving != NULL;
         vlci_lock_drop(&context->leaving_lock);
-        if (!left || vlci_os_milliseconds() > deadline + 1000) return VLC_OK; /* a number that was given anew */
+        if (!left || vlci_os_milliseconds() > deadline + 1000)
+            return VLC_OK; /* a number that was given anew */
         sched_yield();
     }
 }
@@ -355,7 +377,8 @@ static int finalise(vlc_context *context, int64_t deadline, vlc_error *error) {
     wait_zero(&context->visits, deadline);
     if (atomic_load(&context->visits))
         return vlci_fail(error, VLC_BUSY, 0, context->name,
-                         "cannot close context '%s' yet: %d calls are still inside it; let them return, or close with a longer timeout",
+                         "cannot close context '%s' yet: %d calls are still inside it; let them return, or "
+                         "close with a longer timeout",
                          context->name, atomic_load(&context->visits));
     if ((status = vlci_visit_enter(context, error))) return status;
     openmp_pause(context);
@@ -371,14 +394,17 @@ static int finalise(vlc_context *context, int64_t deadline, vlc_error *error) {
 
 int vlc_destroy(vlc_context *context, int timeout_ms, vlc_error *error) {
     if (vlci_visit_is_inside(context))
-        return vlci_fail(error, VLC_MISUSE, 0, context->name,
-                         "cannot close context '%s' from inside: this thread runs in it; close it from outside", context->name);
+        return vlci_fail(
+            error, VLC_MISUSE, 0, context->name,
+            "cannot close context '%s' from inside: this thread runs in it; close it from outside",
+            context->name);
     if (vlci_context_is_dead(context)) return vlci_context_check_open(context, error);
     int64_t deadline = vlci_os_milliseconds() + (timeout_ms < 0 ? CLOSE_TIMEOUT : timeout_ms);
     int expected = VLCI_OPEN;
     atomic_compare_exchange_strong(&context->state, &expected, VLCI_CLOSING);
     if (atomic_exchange(&context->destroying, 1))
-        return vlci_fail(error, VLC_MISUSE, 0, context->name, "context '%s' is being closed by another thread", context->name);
+        return vlci_fail(error, VLC_MISUSE, 0, context->name,
+                         "context '%s' is being closed by another thread", context->name);
     int status = atomic_load(&context->state) == VLCI_ZOMBIE ? VLC_OK : finalise(context, deadline, error);
     if (!status) status = wait_threads(context, deadline, error);
     if (status) {

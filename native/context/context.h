@@ -27,7 +27,7 @@ enum vlci_state {
 
 struct vlc_context {
     char *name;
-    unsigned number; /* never used again */
+    unsigned number;                     /* never used again */
     struct vlc_context *next, *previous; /* open contexts, newest first */
     _Atomic(int) state, destroying;
 
@@ -53,8 +53,8 @@ struct vlc_context {
     struct vlci_heap heap;
 
     /* threads and visits */
-    _Atomic(int) threads; /* made by its libraries and its pool, and not yet ended */
-    _Atomic(int) visits;  /* calls of other threads that are inside */
+    _Atomic(int) threads;         /* made by its libraries and its pool, and not yet ended */
+    _Atomic(int) visits;          /* calls of other threads that are inside */
     struct vlci_leaving *leaving; /* threads that ended for us, but maybe not yet for the kernel */
     vlci_lock leaving_lock;
     struct vlci_pool *pool;
@@ -67,7 +67,7 @@ struct vlc_context {
 
     /* what libc keeps per process */
     vlci_lock env_lock;
-    char **environment; /* `environ` of its libraries; may be replaced by them */
+    char **environment;     /* `environ` of its libraries; may be replaced by them */
     char **environment_own; /* the array we made last */
     vlci_lock exit_lock;
     struct vlci_exit *exits;

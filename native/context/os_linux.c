@@ -24,14 +24,18 @@
 void vlci_lock_wait(vlci_lock *lock) {
     for (int spin = 0; spin < 100; spin++) { /* most sections are shorter than a system call */
         int free = 0;
-        if (atomic_compare_exchange_weak_explicit(&lock->state, &free, 1, memory_order_acquire, memory_order_relaxed)) return;
+        if (atomic_compare_exchange_weak_explicit(&lock->state, &free, 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return;
         __builtin_ia32_pause();
     }
     while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire) != 0)
         syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
 }
 
-void vlci_lock_wake(vlci_lock *lock) { syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+void vlci_lock_wake(vlci_lock *lock) {
+    syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
 
 pid_t vlci_os_thread_id(void) { return (pid_t)syscall(SYS_gettid); }
 
@@ -51,13 +55,16 @@ static ssize_t read_file(const char *path, char *buffer, size_t capacity) {
     if (fd < 0) return -1;
     size_t length = 0;
     ssize_t got = 0;
-    while (length + 1 < capacity && (got = read(fd, buffer + length, capacity - 1 - length)) > 0) length += (size_t)got;
+    while (length + 1 < capacity && (got = read(fd, buffer + length, capacity - 1 - length)) > 0)
+        length += (size_t)got;
     close(fd);
     buffer[length] = 0;
     return got < 0 ? -1 : (ssize_t)length;
 }
 
-ssize_t vlci_os_read_file(const char *path, char *buffer, size_t capacity) { return read_file(path, buffer, capacity); }
+ssize_t vlci_os_read_file(const char *path, char *buffer, size_t capacity) {
+    return read_file(path, buffer, capacity);
+}
 
 static uint64_t number_after(const char *text, const char *label) {
     const char *at = strstr(text, label);
@@ -66,7 +73,8 @@ static uint64_t number_after(const char *text, const char *label) {
 
 bool vlci_os_thread_usage(pid_t tid, uint64_t *cpu_time, uint64_t *voluntary, uint64_t *involuntary) {
     struct timespec time;
-    clockid_t clock = (clockid_t)((~(unsigned)tid << 3) | 6); /* CPUCLOCK_SCHED of one thread: linux/posix-timers.h */
+    clockid_t clock =
+        (clockid_t)((~(unsigned)tid << 3) | 6); /* CPUCLOCK_SCHED of one thread: linux/posix-timers.h */
     char path[64], text[4096];
     if (clock_gettime(clock, &time)) return false;
     snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)tid);
@@ -125,13 +133,14 @@ ssize_t vlci_os_descriptor_path(int fd, char *path, size_t capacity) {
 bool vlci_os_is_kernel_file(int fd) {
     struct statfs fs;
     if (fstatfs(fd, &fs)) return false;
-    return fs.f_type == PROC_MAGIC || fs.f_type == SYSFS_MAGIC || fs.f_type == CGROUP_MAGIC || fs.f_type == CGROUP2_MAGIC;
+    return fs.f_type == PROC_MAGIC || fs.f_type == SYSFS_MAGIC || fs.f_type == CGROUP_MAGIC ||
+           fs.f_type == CGROUP2_MAGIC;
 }
 
 bool vlci_os_substitute(int fd, const char *content, size_t length) {
     int made = memfd_create("vlcs", MFD_CLOEXEC), flags = fcntl(fd, F_GETFD);
-    bool done = made >= 0 && flags >= 0 && write(made, content, length) == (ssize_t)length && lseek(made, 0, SEEK_SET) == 0 &&
-                dup3(made, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) >= 0;
+    bool done = made >= 0 && flags >= 0 && write(made, content, length) == (ssize_t)length &&
+                lseek(made, 0, SEEK_SET) == 0 && dup3(made, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) >= 0;
     if (made >= 0) close(made);
     return done;
 }
@@ -155,7 +164,9 @@ void vlci_os_wait_word(_Atomic(int) *word, int value, int timeout_ms) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout_ms < 0 ? NULL : &time, NULL, 0);
 }
 
-void vlci_os_wake_word(_Atomic(int) *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
+void vlci_os_wake_word(_Atomic(int) *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
 
 void vlci_os_complain(const char *words) {
     size_t length = strlen(words);

@@ -101,28 +101,34 @@ static int pool_start(struct vlci_pool *pool, vlc_error *error) {
         if (worker->made) continue;
         int failed = vlci_thread_create(pool->context, &worker->handle, NULL, work, worker);
         if (failed)
-            return vlci_fail(error, VLC_SYSTEM, failed, pool->context->name,
-                             "cannot make thread %u of %u for context '%s': %s; see `ulimit -u` and the cgroup's pids.max", i + 1,
-                             pool->count, pool->context->name, strerror(failed));
+            return vlci_fail(
+                error, VLC_SYSTEM, failed, pool->context->name,
+                "cannot make thread %u of %u for context '%s': %s; see `ulimit -u` and the cgroup's pids.max",
+                i + 1, pool->count, pool->context->name, strerror(failed));
         worker->made = true;
     }
     return VLC_OK;
 }
 
-static int submit(vlc_context *context, int thread, vlc_function function, void *argument, vlc_task **task, vlc_error *error) {
+static int submit(vlc_context *context, int thread, vlc_function function, void *argument, vlc_task **task,
+                  vlc_error *error) {
     if (!function)
-        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name, "cannot submit NULL to context '%s'; give a function", context->name);
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
+                         "cannot submit NULL to context '%s'; give a function", context->name);
     if (thread >= (int)context->pool_threads)
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
-                         "cannot submit to thread %d of context '%s': it has %u, numbered from 0", thread, context->name,
-                         context->pool_threads);
+                         "cannot submit to thread %d of context '%s': it has %u, numbered from 0", thread,
+                         context->name, context->pool_threads);
     struct vlc_task *made = calloc(1, sizeof *made);
-    if (!made) return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot submit to context '%s': out of memory", context->name);
+    if (!made)
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
+                         "cannot submit to context '%s': out of memory", context->name);
     *made = (struct vlc_task){ .function = function, .argument = argument, .awaited = task != NULL };
     VLCI_HOLD(&context->pool_lock);
     int status = vlci_context_check_open(context, error);
     if (!status && !context->pool && !(context->pool = pool_make(context)))
-        status = vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot submit to context '%s': out of memory", context->name);
+        status = vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
+                           "cannot submit to context '%s': out of memory", context->name);
     if (!status) status = pool_start(context->pool, error);
     if (status) {
         free(made);
@@ -138,11 +144,13 @@ static int submit(vlc_context *context, int thread, vlc_function function, void 
     return VLC_OK;
 }
 
-int vlc_submit(vlc_context *context, vlc_function function, void *argument, vlc_task **task, vlc_error *error) {
+int vlc_submit(vlc_context *context, vlc_function function, void *argument, vlc_task **task,
+               vlc_error *error) {
     return submit(context, -1, function, argument, task, error);
 }
 
-int vlc_submit_on(vlc_context *context, uint32_t thread, vlc_function function, void *argument, vlc_task **task, vlc_error *error) {
+int vlc_submit_on(vlc_context *context, uint32_t thread, vlc_function function, void *argument,
+                  vlc_task **task, vlc_error *error) {
     return submit(context, thread > INT32_MAX ? INT32_MAX : (int)thread, function, argument, task, error);
 }
 
@@ -150,9 +158,10 @@ int vlc_wait(vlc_task *task, void **result, vlc_error *error) {
     struct vlci_pool *pool = task->pool;
     const struct vlci_thread *self = vlci_thread_current;
     if (self && self->owner == pool->context && self->start == (void *)work)
-        return vlci_fail(error, VLC_MISUSE, 0, pool->context->name,
-                         "cannot wait for a task of context '%s' on a thread of its own pool: it would wait for itself",
-                         pool->context->name);
+        return vlci_fail(
+            error, VLC_MISUSE, 0, pool->context->name,
+            "cannot wait for a task of context '%s' on a thread of its own pool: it would wait for itself",
+            pool->context->name);
     pthread_mutex_lock(&pool->lock);
     while (!task->done) pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
@@ -188,7 +197,8 @@ int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error) {
         if (!worker->made || worker->joined) continue;
         if (!join_until(worker->handle, deadline))
             return vlci_fail(error, VLC_BUSY, 0, context->name,
-                             "cannot close context '%s' yet: %u of its tasks did not end in time; wait for them, or close with a "
+                             "cannot close context '%s' yet: %u of its tasks did not end in time; wait for "
+                             "them, or close with a "
                              "longer timeout",
                              context->name, unfinished);
         worker->joined = true;

@@ -39,7 +39,8 @@ int vlci_slice_check(const char *name, const uint32_t *cpus, size_t count, cpu_s
         return VLC_OK;
     }
     if (!count)
-        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, name, "cannot give context '%s' no CPU at all; name at least one", name);
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, name,
+                         "cannot give context '%s' no CPU at all; name at least one", name);
     CPU_ZERO(set);
     char words[200];
     describe(allowed(), words, sizeof words);
@@ -47,9 +48,10 @@ int vlci_slice_check(const char *name, const uint32_t *cpus, size_t count, cpu_s
         if (cpus[i] >= CPU_SETSIZE || !CPU_ISSET(cpus[i], allowed())) {
             char subject[16];
             snprintf(subject, sizeof subject, "%u", cpus[i]);
-            return vlci_fail(error, VLC_BAD_ARGUMENT, 0, subject,
-                             "cannot give CPU %u to context '%s': this process may use only CPUs %s; choose among these", cpus[i],
-                             name, words);
+            return vlci_fail(
+                error, VLC_BAD_ARGUMENT, 0, subject,
+                "cannot give CPU %u to context '%s': this process may use only CPUs %s; choose among these",
+                cpus[i], name, words);
         }
         CPU_SET(cpus[i], set);
     }

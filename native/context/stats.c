@@ -45,7 +45,8 @@ static bool size_is_known(uint32_t size, size_t least) { return size >= least &&
 
 int vlc_get_stats(vlc_context *context, vlc_stats *stats, vlc_error *error) {
     if (!size_is_known(stats->size, sizeof stats->size))
-        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_stats", "the record's size is %u; set it with VLC_STATS_INIT", stats->size);
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_stats",
+                         "the record's size is %u; set it with VLC_STATS_INIT", stats->size);
     vlc_stats now = VLC_STATS_INIT;
     vlci_thread_each(context, add_usage, &now);
     now.visitors = (uint32_t)atomic_load(&context->visits);
@@ -70,11 +71,12 @@ int vlc_get_stats(vlc_context *context, vlc_stats *stats, vlc_error *error) {
 
 int vlc_get_limits(vlc_limits *limits, vlc_error *error) {
     if (!size_is_known(limits->size, sizeof limits->size))
-        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_limits", "the record's size is %u; set it to sizeof(vlc_limits)", limits->size);
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, "vlc_limits",
+                         "the record's size is %u; set it to sizeof(vlc_limits)", limits->size);
     int status = vlci_context_start(error);
     if (status) return status;
-    vlc_limits now = { sizeof now, vlci_context_count(), vlci_tls_pool_size(), vlci_tls_pool_used(), vlci_os_mappings(),
-                       vlci_os_mappings_max() };
+    vlc_limits now = { sizeof now,           vlci_context_count(), vlci_tls_pool_size(),
+                       vlci_tls_pool_used(), vlci_os_mappings(),   vlci_os_mappings_max() };
     uint32_t size = limits->size;
     memcpy(limits, &now, size < sizeof now ? size : sizeof now);
     limits->size = size;

@@ -34,7 +34,9 @@ static void visit_give(struct vlci_thread *thread, struct vlci_visit *visit) {
 int vlci_visit_enter(vlc_context *context, vlc_error *error) {
     struct vlci_thread *thread = vlci_thread_self();
     struct vlci_visit *visit = thread ? visit_take(thread) : NULL;
-    if (!visit) return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot enter context '%s': out of memory", context->name);
+    if (!visit)
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot enter context '%s': out of memory",
+                         context->name);
     visit->outer = thread->visit;
     visit->context = context;
     visit->depth = 0;
@@ -63,7 +65,8 @@ void vlci_visit_leave(vlc_context *context) {
     uselocale(visit->locale);
     vlci_arch_float_restore(&visit->float_state);
     cpu_set_t now; /* compared, since a library inside may have moved the thread too */
-    if (visit->has_cpus && !vlci_os_affinity_get(0, &now) && !CPU_EQUAL(&now, &visit->cpus)) vlci_os_affinity_set(0, &visit->cpus);
+    if (visit->has_cpus && !vlci_os_affinity_get(0, &now) && !CPU_EQUAL(&now, &visit->cpus))
+        vlci_os_affinity_set(0, &visit->cpus);
     visit_give(thread, visit);
     errno = saved;
 }
@@ -85,17 +88,19 @@ int vlc_enter(vlc_context *context, vlc_error *error) {
 int vlc_leave(vlc_context *context, vlc_error *error) {
     struct vlci_thread *thread = vlci_thread_current;
     if (!thread || thread->visit->context != context)
-        return vlci_fail(error, VLC_MISUSE, 0, context->name,
-                         "cannot leave context '%s': this thread is inside %s%s; leave in the reverse order of entering",
-                         context->name, thread && thread->visit->context ? "context " : "no context",
-                         thread && thread->visit->context ? thread->visit->context->name : "");
+        return vlci_fail(
+            error, VLC_MISUSE, 0, context->name,
+            "cannot leave context '%s': this thread is inside %s%s; leave in the reverse order of entering",
+            context->name, thread && thread->visit->context ? "context " : "no context",
+            thread && thread->visit->context ? thread->visit->context->name : "");
     if (thread->visit->depth) {
         thread->visit->depth--;
         return VLC_OK;
     }
     if (thread->visit == &thread->base)
         return vlci_fail(error, VLC_MISUSE, 0, context->name,
-                         "cannot leave context '%s': this thread was made by it and did not enter", context->name);
+                         "cannot leave context '%s': this thread was made by it and did not enter",
+                         context->name);
     vlci_visit_leave(context);
     vlci_context_visit_ended(context);
     return VLC_OK;
@@ -103,7 +108,8 @@ int vlc_leave(vlc_context *context, vlc_error *error) {
 
 int vlc_run(vlc_context *context, vlc_function function, void *argument, void **result, vlc_error *error) {
     if (!function)
-        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name, "cannot run NULL in context '%s'; give a function", context->name);
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
+                         "cannot run NULL in context '%s'; give a function", context->name);
     int status = vlc_enter(context, error);
     if (status) return status;
     void *value = function(argument);

@@ -66,10 +66,10 @@ typedef struct vlc_error {
 
 /* What vlc_create is asked for. Zero means the default for every member. */
 typedef struct vlc_spec {
-    uint32_t size;            /* sizeof(vlc_spec): VLC_SPEC_INIT */
-    uint32_t threads;         /* threads of the pool behind vlc_submit; 0 means 1. Made on first use */
-    const char *name;         /* unique among open contexts; NULL: a name is made ("vlc-1") */
-    const uint32_t *cpus;     /* CPU numbers of the slice; NULL: all that the process may use */
+    uint32_t size;        /* sizeof(vlc_spec): VLC_SPEC_INIT */
+    uint32_t threads;     /* threads of the pool behind vlc_submit; 0 means 1. Made on first use */
+    const char *name;     /* unique among open contexts; NULL: a name is made ("vlc-1") */
+    const uint32_t *cpus; /* CPU numbers of the slice; NULL: all that the process may use */
     size_t cpu_count;
     const char *const *env;   /* "NAME=value" sets, "NAME" removes; ends with NULL; may be NULL */
     const char *const *share; /* sonames that bind to the host's copy ("libcuda.so.1"); ends with NULL */
@@ -79,20 +79,20 @@ typedef struct vlc_spec {
 
 /* Figures of a context at one moment. Times in nanoseconds, memory in bytes. */
 typedef struct vlc_stats {
-    uint32_t size;              /* sizeof(vlc_stats): VLC_STATS_INIT */
-    uint32_t threads;           /* threads that belong to the context and live now */
-    uint32_t visitors;          /* calls of other threads that are inside now */
-    uint32_t libraries;         /* private libraries loaded */
-    uint64_t cpu_time;          /* used by the context's living threads */
-    uint64_t voluntary_switches;   /* context switches of those threads */
+    uint32_t size;               /* sizeof(vlc_stats): VLC_STATS_INIT */
+    uint32_t threads;            /* threads that belong to the context and live now */
+    uint32_t visitors;           /* calls of other threads that are inside now */
+    uint32_t libraries;          /* private libraries loaded */
+    uint64_t cpu_time;           /* used by the context's living threads */
+    uint64_t voluntary_switches; /* context switches of those threads */
     uint64_t involuntary_switches;
-    uint64_t heap_bytes;        /* mapped for the context's malloc */
-    uint64_t mapped_bytes;      /* anonymous and file mappings made by its libraries */
-    uint64_t library_bytes;     /* address space of its libraries (text is shared with the host) */
-    uint64_t static_tls_bytes;  /* initial-exec slots taken from the pool */
-    uint64_t lookups;           /* symbols looked up; `cached` more came from the cache */
+    uint64_t heap_bytes;       /* mapped for the context's malloc */
+    uint64_t mapped_bytes;     /* anonymous and file mappings made by its libraries */
+    uint64_t library_bytes;    /* address space of its libraries (text is shared with the host) */
+    uint64_t static_tls_bytes; /* initial-exec slots taken from the pool */
+    uint64_t lookups;          /* symbols looked up; `cached` more came from the cache */
     uint64_t cached;
-    uint32_t keys;              /* pthread keys in use */
+    uint32_t keys; /* pthread keys in use */
     uint32_t reserved;
 } vlc_stats;
 
@@ -104,8 +104,8 @@ typedef struct vlc_limits {
     uint32_t contexts;         /* open now */
     uint64_t static_tls_total; /* bytes of the initial-exec pool (large under `vlcs run`) */
     uint64_t static_tls_used;
-    uint64_t mappings;         /* kernel mappings of the process now */
-    uint64_t mappings_max;     /* vm.max_map_count */
+    uint64_t mappings;     /* kernel mappings of the process now */
+    uint64_t mappings_max; /* vm.max_map_count */
 } vlc_limits;
 
 typedef void *(*vlc_function)(void *argument);
@@ -128,7 +128,8 @@ VLC_API int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *e
  * are the context's global scope. Loading what is loaded gives the same library.
  * Fails: VLC_LOAD_FAILED, VLC_LIMIT, VLC_SYSTEM, VLC_MISUSE (closed). What was loaded by
  * a failed call is gone again. */
-VLC_API int vlc_load(vlc_context *context, const char *file, int flags, vlc_library **library, vlc_error *error);
+VLC_API int vlc_load(vlc_context *context, const char *file, int flags, vlc_library **library,
+                     vlc_error *error);
 
 /* Address of a function or datum: of `library` and its dependencies, or, where it is
  * NULL, of the context's global scope. Valid until vlc_destroy.
@@ -142,7 +143,8 @@ VLC_API int vlc_symbol(vlc_context *context, vlc_library *library, const char *n
  * back afterwards. A function from vlc_symbol uses the context's libraries. A function
  * of the host gets only the slice: its own calls go through the host's links.
  * An exception or longjmp out of `function` is the caller's error. Fails: VLC_MISUSE. */
-VLC_API int vlc_run(vlc_context *context, vlc_function function, void *argument, void **result, vlc_error *error);
+VLC_API int vlc_run(vlc_context *context, vlc_function function, void *argument, void **result,
+                    vlc_error *error);
 
 /* Enters the context on this thread until vlc_leave, to make many calls at the price of
  * one change of CPUs. Nests, also across contexts, strictly first in, last out. */

@@ -7,7 +7,8 @@
 #define VLCI_ARCH_NAME "x86-64"
 #define VLCI_ARCH_CACHE_FLAGS 0x303 /* FLAG_ELF_LIBC6 | FLAG_X8664_LIB64 of ld.so.cache */
 #define VLCI_ARCH_LINKER "ld-linux-x86-64.so.2"
-#define VLCI_ARCH_LIBRARY_PATH "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib"
+#define VLCI_ARCH_LIBRARY_PATH                                                                               \
+    "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib"
 #define VLCI_THUNK_SIZE 32
 #define VLCI_THUNK_CODE 16384 /* bytes of thunks; their data page follows */
 #else

@@ -64,15 +64,18 @@ void vlci_arch_float_restore(const struct vlci_float_state *state) {
 
 int vlci_arch_level(void) {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt") || !__builtin_cpu_supports("ssse3"))
+    if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt") ||
+        !__builtin_cpu_supports("ssse3"))
         return 1;
     unsigned a, b, c, d;
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2") ||
-        !__builtin_cpu_supports("fma") || !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C) || !(c & bit_MOVBE) ||
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi") ||
+        !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("fma") ||
+        !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C) || !(c & bit_MOVBE) ||
         !__get_cpuid(0x80000001, &a, &b, &c, &d) || !(c & bit_LZCNT))
         return 2;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512cd") ||
-        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") ||
+        !__builtin_cpu_supports("avx512vl"))
         return 3;
     return 4;
 }

@@ -60,7 +60,8 @@ static bool same_file(const struct vlci_identity *a, const struct vlci_identity 
 static const struct known *find(uint64_t scope, const struct vlci_image *image, size_t count) {
     VLCI_HOLD(&lock);
     for (const struct known *known = table[scope % BUCKETS]; known; known = known->next)
-        if (known->scope == scope && known->count == count && same_file(&known->file, &image->identity)) return known;
+        if (known->scope == scope && known->count == count && same_file(&known->file, &image->identity))
+            return known;
     return NULL;
 }
 
@@ -90,7 +91,8 @@ bool vlci_cache_get(const struct vlci_image *image, struct vlci_binding *binding
     for (size_t i = 0; i < count; i++) {
         const struct entry *entry = &known->entries[i];
         if (entry->kind == VLCI_BIND_NONE) continue;
-        struct vlci_image *defines = entry->position == NOT_KNOWN ? NULL : image_at_position(image, entry->position);
+        struct vlci_image *defines =
+            entry->position == NOT_KNOWN ? NULL : image_at_position(image, entry->position);
         bindings[i] = (struct vlci_binding){ .kind = entry->kind, .value = entry->value, .image = defines };
         cached++;
     }
@@ -107,9 +109,11 @@ void vlci_cache_put(const struct vlci_image *image, const struct vlci_binding *b
     known->count = count;
     for (size_t i = 0; i < count; i++) {
         const struct vlci_binding *binding = &bindings[i];
-        if (binding->kind == VLCI_BIND_NONE || binding->kind == VLCI_BIND_MISSING || binding->unique) continue;
+        if (binding->kind == VLCI_BIND_NONE || binding->kind == VLCI_BIND_MISSING || binding->unique)
+            continue;
         int32_t position = binding->image ? position_of(image, binding->image) : NOT_KNOWN;
-        bool by_image = binding->kind == VLCI_BIND_ADDRESS || binding->kind == VLCI_BIND_INDIRECT || binding->kind == VLCI_BIND_TLS;
+        bool by_image = binding->kind == VLCI_BIND_ADDRESS || binding->kind == VLCI_BIND_INDIRECT ||
+                        binding->kind == VLCI_BIND_TLS;
         if (by_image && position == NOT_KNOWN) continue;
         known->entries[i] = (struct entry){ binding->value, by_image ? position : NOT_KNOWN, binding->kind };
     }

@@ -16,7 +16,8 @@ static void **chain(void) {
     static int known = -1;
     if (known < 0) {
         char *rest;
-        unsigned long major = strtoul(gnu_get_libc_version(), &rest, 10), minor = *rest == '.' ? strtoul(rest + 1, NULL, 10) : 0;
+        unsigned long major = strtoul(gnu_get_libc_version(), &rest, 10),
+                      minor = *rest == '.' ? strtoul(rest + 1, NULL, 10) : 0;
         known = major > 2 || (major == 2 && minor >= 35);
     }
     return known ? (void **)((char *)&_r_debug + offsetof(struct vlci_debugger_node, next)) : NULL;

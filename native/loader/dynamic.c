@@ -28,7 +28,8 @@ static void version_put(struct vlci_dynamic *dynamic, unsigned index, struct vlc
 }
 
 /* Run twice: first to learn the largest index, then to fill the table. */
-static void versions_walk(struct vlci_dynamic *dynamic, const Elf64_Verdef *defined, const Elf64_Verneed *needed) {
+static void versions_walk(struct vlci_dynamic *dynamic, const Elf64_Verdef *defined,
+                          const Elf64_Verneed *needed) {
     for (const Elf64_Verdef *d = defined; d; d = d->vd_next ? step(d, d->vd_next) : NULL) {
         const Elf64_Verdaux *name = step(d, d->vd_aux);
         struct vlci_version version = { dynamic->strings + name->vda_name, NULL, d->vd_hash, false };
@@ -45,7 +46,8 @@ static void versions_walk(struct vlci_dynamic *dynamic, const Elf64_Verdef *defi
     }
 }
 
-static bool versions_read(struct vlci_dynamic *dynamic, const Elf64_Verdef *defined, const Elf64_Verneed *needed) {
+static bool versions_read(struct vlci_dynamic *dynamic, const Elf64_Verdef *defined,
+                          const Elf64_Verneed *needed) {
     if (!dynamic->symbol_versions) return true;
     dynamic->version_count = 2;
     versions_walk(dynamic, defined, needed);
@@ -55,8 +57,8 @@ static bool versions_read(struct vlci_dynamic *dynamic, const Elf64_Verdef *defi
     return true;
 }
 
-const char *vlci_dynamic_read(struct vlci_dynamic *dynamic, const Elf64_Dyn *entries, uintptr_t bias, uintptr_t low,
-                              uintptr_t high, bool relocated) {
+const char *vlci_dynamic_read(struct vlci_dynamic *dynamic, const Elf64_Dyn *entries, uintptr_t bias,
+                              uintptr_t low, uintptr_t high, bool relocated) {
     const Elf64_Verdef *defined = NULL;
     const Elf64_Verneed *needed = NULL;
     size_t soname = SIZE_MAX, rpath = SIZE_MAX, runpath = SIZE_MAX;
@@ -162,13 +164,15 @@ const Elf64_Sym *vlci_dynamic_find(const struct vlci_dynamic *dynamic, const str
         if (!index) return NULL;
         for (;; index++) {
             uint32_t entry = dynamic->chain[index - dynamic->first_symbol];
-            if (((entry ^ hash) >> 1) == 0 && defines(dynamic, index, wanted)) return &dynamic->symbols[index];
+            if (((entry ^ hash) >> 1) == 0 && defines(dynamic, index, wanted))
+                return &dynamic->symbols[index];
             if (entry & 1) return NULL;
         }
     }
     if (!dynamic->sysv_hash || !dynamic->sysv_hash[0]) return NULL;
     const uint32_t *buckets = dynamic->sysv_hash + 2, *chain = buckets + dynamic->sysv_hash[0];
-    for (uint32_t index = buckets[vlci_sysv_hash(wanted->name) % dynamic->sysv_hash[0]]; index; index = chain[index])
+    for (uint32_t index = buckets[vlci_sysv_hash(wanted->name) % dynamic->sysv_hash[0]]; index;
+         index = chain[index])
         if (defines(dynamic, index, wanted)) return &dynamic->symbols[index];
     return NULL;
 }

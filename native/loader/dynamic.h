@@ -63,8 +63,8 @@ uint32_t vlci_sysv_hash(const char *name);
 
 /* Reads `entries` of an object loaded at `bias` whose memory is [low, high). `relocated`: glibc has
  * already added the bias to the pointers (its own libraries). Returns NULL, or what is wrong. */
-const char *vlci_dynamic_read(struct vlci_dynamic *dynamic, const Elf64_Dyn *entries, uintptr_t bias, uintptr_t low,
-                              uintptr_t high, bool relocated);
+const char *vlci_dynamic_read(struct vlci_dynamic *dynamic, const Elf64_Dyn *entries, uintptr_t bias,
+                              uintptr_t low, uintptr_t high, bool relocated);
 void vlci_dynamic_free(struct vlci_dynamic *dynamic);
 
 /* The exported symbol that satisfies `wanted`, or NULL. */

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-int vlci_fail(vlc_error *error, vlc_status status, int os_error, const char *subject, const char *format, ...) {
+int vlci_fail(vlc_error *error, vlc_status status, int os_error, const char *subject, const char *format,
+              ...) {
     if (!error) return status;
     error->status = status;
     error->os_error = os_error;

@@ -12,8 +12,9 @@
 
 /* Multiples of 16, four to a doubling: at most a fifth is lost to rounding. */
 static const uint32_t class_sizes[VLCI_HEAP_CLASSES] = {
-    16,  32,  48,  64,   80,   96,   112,  128,  160,  192,  224,  256,  320,  384,  448,   512,   640,   768,
-    896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384,
+    16,   32,   48,   64,   80,   96,   112,  128,  160,   192,   224,   256,
+    320,  384,  448,  512,  640,  768,  896,  1024, 1280,  1536,  1792,  2048,
+    2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384,
 };
 #define SMALL 16384
 #define SPARE_LARGEST (32ul << 20) /* larger blocks go back at once */
@@ -103,8 +104,8 @@ static void small_give(struct vlci_slab *slab, void *block) {
 }
 
 /* A range with its own record, mapped by `map` arguments. */
-static struct vlci_block_region *region_make(vlc_context *context, int kind, size_t length, size_t align, int protection,
-                                             int flags, int fd, off_t offset) {
+static struct vlci_block_region *region_make(vlc_context *context, int kind, size_t length, size_t align,
+                                             int protection, int flags, int fd, off_t offset) {
     struct vlci_block_region *made = vlci_memory_take(sizeof *made);
     if (!made) return NULL;
     made->region = (struct vlci_region){ kind, context, NULL, length };
@@ -121,13 +122,15 @@ static struct vlci_block_region *region_make(vlc_context *context, int kind, siz
         errno = failure;
         return NULL;
     }
-    atomic_fetch_add(kind == VLCI_REGION_BLOCK ? &context->heap.heap_bytes : &context->heap.mapped_bytes, length);
+    atomic_fetch_add(kind == VLCI_REGION_BLOCK ? &context->heap.heap_bytes : &context->heap.mapped_bytes,
+                     length);
     return made;
 }
 
 static void region_free(struct vlci_block_region *made) {
     vlc_context *context = made->region.context;
-    atomic_fetch_sub(made->region.kind == VLCI_REGION_BLOCK ? &context->heap.heap_bytes : &context->heap.mapped_bytes,
+    atomic_fetch_sub(made->region.kind == VLCI_REGION_BLOCK ? &context->heap.heap_bytes
+                                                            : &context->heap.mapped_bytes,
                      made->region.length);
     vlci_range_give(&context->zones, &made->region);
     vlci_memory_give(made, sizeof *made);
@@ -167,8 +170,8 @@ static void *large_take(vlc_context *context, size_t size, size_t align, bool ze
     size_t length = VLCI_GRANULE_UP(size); /* whole granules: neighbours merge into one kernel mapping */
     struct vlci_block_region *block = align <= VLCI_GRANULE ? spare_take(&context->heap, length) : NULL;
     if (!block)
-        block = region_make(context, VLCI_REGION_BLOCK, length, align > VLCI_PAGE ? align : VLCI_PAGE, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        block = region_make(context, VLCI_REGION_BLOCK, length, align > VLCI_PAGE ? align : VLCI_PAGE,
+                            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!block) {
         errno = ENOMEM;
         return NULL;
@@ -178,7 +181,8 @@ static void *large_take(vlc_context *context, size_t size, size_t align, bool ze
 }
 
 void *vlci_heap_take(vlc_context *context, size_t size, size_t align, bool zero) {
-    if (align > 16 && align <= VLCI_PAGE && size <= SMALL) { /* classes of a power of two are aligned to their size */
+    if (align > 16 && align <= VLCI_PAGE &&
+        size <= SMALL) { /* classes of a power of two are aligned to their size */
         size_t power = size < align ? align : size;
         power = 1ul << (64 - __builtin_clzl(power - 1));
         if (power <= SMALL) {
@@ -214,18 +218,20 @@ void vlci_heap_give(void *block) {
 size_t vlci_heap_usable(void *block) {
     struct vlci_region *region = block ? vlci_region_at(block) : NULL;
     if (!region) return malloc_usable_size(block);
-    return region->kind == VLCI_REGION_SLAB ? class_sizes[((struct vlci_slab *)region)->size_class] : region->length;
+    return region->kind == VLCI_REGION_SLAB ? class_sizes[((struct vlci_slab *)region)->size_class]
+                                            : region->length;
 }
 
 /* Moves the pages of a large block into a larger range; the old one is left mapped. NULL: not possible. */
 static void *pages_move(vlc_context *context, struct vlci_block_region *old, size_t length) {
 #ifdef MREMAP_DONTUNMAP
-    struct vlci_block_region *grown = region_make(context, VLCI_REGION_BLOCK, length, VLCI_PAGE, PROT_READ | PROT_WRITE,
-                                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct vlci_block_region *grown =
+        region_make(context, VLCI_REGION_BLOCK, length, VLCI_PAGE, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!grown) return NULL;
     /* without DONTUNMAP (Linux 5.7) the old range would be free for a moment, for anybody's mmap to take */
-    if (mremap(old->region.base, old->region.length, old->region.length, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
-               grown->region.base) != MAP_FAILED) {
+    if (mremap(old->region.base, old->region.length, old->region.length,
+               MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, grown->region.base) != MAP_FAILED) {
         grown->zeroed = false;
         return grown->region.base;
     }
@@ -272,10 +278,12 @@ void *vlci_heap_resize(vlc_context *context, void *block, size_t size) {
 #endif
 #define NOT_OURS (MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_GROWSDOWN | MAP_HUGETLB)
 
-void *vlci_heap_map(vlc_context *context, void *address, size_t length, int protection, int flags, int fd, off_t offset) {
-    if (!length || flags & NOT_OURS || length > HUGE) return mmap(address, length, protection, flags, fd, offset);
-    struct vlci_block_region *made =
-        region_make(context, VLCI_REGION_MAPPING, VLCI_PAGE_UP(length), VLCI_PAGE, protection, flags, fd, offset);
+void *vlci_heap_map(vlc_context *context, void *address, size_t length, int protection, int flags, int fd,
+                    off_t offset) {
+    if (!length || flags & NOT_OURS || length > HUGE)
+        return mmap(address, length, protection, flags, fd, offset);
+    struct vlci_block_region *made = region_make(context, VLCI_REGION_MAPPING, VLCI_PAGE_UP(length),
+                                                 VLCI_PAGE, protection, flags, fd, offset);
     return made ? made->region.base : MAP_FAILED;
 }
 
@@ -286,18 +294,21 @@ int vlci_heap_unmap(void *address, size_t length) {
         errno = EINVAL;
         return -1;
     }
-    if (region->kind == VLCI_REGION_MAPPING && address == region->base && VLCI_PAGE_UP(length) >= region->length) {
+    if (region->kind == VLCI_REGION_MAPPING && address == region->base &&
+        VLCI_PAGE_UP(length) >= region->length) {
         region_free((struct vlci_block_region *)region);
         return 0;
     }
     /* a part: its addresses stay reserved with the rest of the range */
-    void *got = mmap(address, VLCI_PAGE_UP(length), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    void *got = mmap(address, VLCI_PAGE_UP(length), PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     return got == MAP_FAILED ? -1 : 0;
 }
 
 void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int flags, void *new_address) {
     struct vlci_region *region = vlci_region_at(address);
-    if (!region || region->kind != VLCI_REGION_MAPPING) return mremap(address, old_length, new_length, flags, new_address);
+    if (!region || region->kind != VLCI_REGION_MAPPING)
+        return mremap(address, old_length, new_length, flags, new_address);
     old_length = VLCI_PAGE_UP(old_length);
     new_length = VLCI_PAGE_UP(new_length);
     if (new_length && new_length <= old_length && !(flags & MREMAP_FIXED)) {
@@ -308,18 +319,22 @@ void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int f
         errno = flags & MREMAP_FIXED ? EINVAL : ENOMEM;
         return MAP_FAILED;
     }
-    struct vlci_block_region *moved = region_make(region->context, VLCI_REGION_MAPPING, new_length, VLCI_PAGE, PROT_NONE,
-                                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct vlci_block_region *moved =
+        region_make(region->context, VLCI_REGION_MAPPING, new_length, VLCI_PAGE, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!moved) return MAP_FAILED;
-    if (mremap(address, old_length, new_length, MREMAP_MAYMOVE | MREMAP_FIXED, moved->region.base) == MAP_FAILED) {
+    if (mremap(address, old_length, new_length, MREMAP_MAYMOVE | MREMAP_FIXED, moved->region.base) ==
+        MAP_FAILED) {
         int failure = errno;
         region_free(moved);
         errno = failure;
         return MAP_FAILED;
     }
     /* the kernel has left a hole: reserve it again, unless somebody's mmap was quicker (then it is theirs) */
-    mmap(address, old_length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (address == region->base && old_length >= region->length) region_free((struct vlci_block_region *)region);
+    mmap(address, old_length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
+         -1, 0);
+    if (address == region->base && old_length >= region->length)
+        region_free((struct vlci_block_region *)region);
     return moved->region.base;
 }
 

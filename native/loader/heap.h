@@ -40,11 +40,12 @@ struct vlci_heap {
 /* As malloc and kin, for the context. Errors set errno. */
 void *vlci_heap_take(vlc_context *context, size_t size, size_t align, bool zero);
 void *vlci_heap_resize(vlc_context *context, void *block, size_t size);
-void vlci_heap_give(void *block);        /* any pointer: a context's or the host's */
-size_t vlci_heap_usable(void *block);    /* as malloc_usable_size, likewise */
+void vlci_heap_give(void *block);     /* any pointer: a context's or the host's */
+size_t vlci_heap_usable(void *block); /* as malloc_usable_size, likewise */
 
 /* Ranges of the context for anonymous and file mappings; as the system calls. */
-void *vlci_heap_map(vlc_context *context, void *address, size_t length, int protection, int flags, int fd, off_t offset);
+void *vlci_heap_map(vlc_context *context, void *address, size_t length, int protection, int flags, int fd,
+                    off_t offset);
 int vlci_heap_unmap(void *address, size_t length);
 void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int flags, void *new_address);
 

@@ -12,10 +12,24 @@
 
 /* Libraries that ship with the running libc and must match it to the byte (glibc's own list, shlib-versions). */
 static const char *const family[] = {
-    "libc.so.6",      "libm.so.6",     "libmvec.so.1", "libpthread.so.0",      "libdl.so.2",   "librt.so.1",
-    "libutil.so.1",   "libresolv.so.2", "libanl.so.1",  "libnsl.so.1",          "libthread_db.so.1",
-    "libBrokenLocale.so.1", "libnss_files.so.2", "libnss_dns.so.2", "libnss_compat.so.2", "libnss_hesiod.so.2",
-    "libc_malloc_debug.so.0", VLCI_ARCH_LINKER,
+    "libc.so.6",
+    "libm.so.6",
+    "libmvec.so.1",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "librt.so.1",
+    "libutil.so.1",
+    "libresolv.so.2",
+    "libanl.so.1",
+    "libnsl.so.1",
+    "libthread_db.so.1",
+    "libBrokenLocale.so.1",
+    "libnss_files.so.2",
+    "libnss_dns.so.2",
+    "libnss_compat.so.2",
+    "libnss_hesiod.so.2",
+    "libc_malloc_debug.so.0",
+    VLCI_ARCH_LINKER,
 };
 /* And we: a library of a context that uses vlcs.h talks to the one runtime. */
 static const char *const ours[] = { "libvlcs.so" };
@@ -98,12 +112,14 @@ struct vlci_image *vlci_host_libc(const char *name) {
 int vlci_host_share(const char *name, struct vlci_image **image, vlc_error *error) {
     VLCI_HOLD(&lock);
     for (size_t i = 0; i < shared_count; i++)
-        if (!strcmp(shared[i]->soname, base_name(name)) || !strcmp(base_name(shared[i]->path), base_name(name))) {
+        if (!strcmp(shared[i]->soname, base_name(name)) ||
+            !strcmp(base_name(shared[i]->path), base_name(name))) {
             *image = shared[i];
             return VLC_OK;
         }
     if (shared_count == MOST)
-        return vlci_fail(error, VLC_LIMIT, 0, name, "cannot share '%s': %d libraries are shared already", name, MOST);
+        return vlci_fail(error, VLC_LIMIT, 0, name, "cannot share '%s': %d libraries are shared already",
+                         name, MOST);
     struct vlci_image *opened = open_host(name, VLCI_HOST_SHARED);
     if (!opened) {
         const char *why = dlerror();
@@ -153,11 +169,15 @@ void *vlci_host_symbol(const char *name) {
 
 int vlci_host_start(vlc_error *error) {
     if (in_scope_count) return VLC_OK;
-    static const char *const first[] = { "libc.so.6", VLCI_ARCH_LINKER, "libm.so.6", "libpthread.so.0", "libdl.so.2" };
-    for (size_t i = 0; i < sizeof first / sizeof *first; i++) /* below 2.34 the last two are not part of libc */
+    static const char *const first[] = { "libc.so.6", VLCI_ARCH_LINKER, "libm.so.6", "libpthread.so.0",
+                                         "libdl.so.2" };
+    for (size_t i = 0; i < sizeof first / sizeof *first;
+         i++) /* below 2.34 the last two are not part of libc */
         if (!vlci_host_libc(first[i]) && i < 2)
-            return vlci_fail(error, VLC_SYSTEM, 0, first[i],
-                             "cannot find '%s' in this process; VLCs need a dynamically linked program on glibc", first[i]);
+            return vlci_fail(
+                error, VLC_SYSTEM, 0, first[i],
+                "cannot find '%s' in this process; VLCs need a dynamically linked program on glibc",
+                first[i]);
     preloads_find();
     malloc_replaced = dlsym(RTLD_DEFAULT, "malloc") != vlci_host_symbol("malloc");
     return VLC_OK;

@@ -29,39 +29,46 @@ static int out_of_memory(const char *path, vlc_error *error) {
 
 static int check_header(const Elf64_Ehdr *header, const char *path, vlc_error *error) {
     const unsigned char *ident = header->e_ident;
-    if (memcmp(ident, ELFMAG, SELFMAG)) return refuse(path, "it is not an ELF file; give the path of a shared library", error);
-    if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB || header->e_machine != VLCI_ARCH_MACHINE)
-        return vlci_fail(error, VLC_LOAD_FAILED, 0, path,
-                         "cannot load '%s': it is built for another machine (ELF machine %u, class %u; this process is "
-                         "%s); install the build for %s",
-                         path, header->e_machine, ident[EI_CLASS], VLCI_ARCH_NAME, VLCI_ARCH_NAME);
+    if (memcmp(ident, ELFMAG, SELFMAG))
+        return refuse(path, "it is not an ELF file; give the path of a shared library", error);
+    if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB ||
+        header->e_machine != VLCI_ARCH_MACHINE)
+        return vlci_fail(
+            error, VLC_LOAD_FAILED, 0, path,
+            "cannot load '%s': it is built for another machine (ELF machine %u, class %u; this process is "
+            "%s); install the build for %s",
+            path, header->e_machine, ident[EI_CLASS], VLCI_ARCH_NAME, VLCI_ARCH_NAME);
     if (ident[EI_OSABI] != ELFOSABI_NONE && ident[EI_OSABI] != ELFOSABI_GNU)
         return refuse(path, "it is built for another operating system", error);
-    if (header->e_type != ET_DYN) return refuse(path, "it is not a shared library (ELF type is not DYN)", error);
+    if (header->e_type != ET_DYN)
+        return refuse(path, "it is not a shared library (ELF type is not DYN)", error);
     if (header->e_phentsize != sizeof(Elf64_Phdr) || !header->e_phnum)
         return refuse(path, "its program headers are malformed (the file is damaged)", error);
     return VLC_OK;
 }
 
 /* Sizes and checks everything first; nothing is mapped before the file has proved sound. */
-static int plan(struct vlci_image *image, const struct stat *file, uintptr_t *low, uintptr_t *high, size_t *align,
-                vlc_error *error) {
+static int plan(struct vlci_image *image, const struct stat *file, uintptr_t *low, uintptr_t *high,
+                size_t *align, vlc_error *error) {
     *low = UINTPTR_MAX;
     *high = 0;
     *align = VLCI_PAGE;
     for (const Elf64_Phdr *p = image->headers; p < image->headers + image->header_count; p++) {
         if (p->p_type == PT_GNU_STACK && p->p_flags & PF_X) image->executable_stack = true;
         if (p->p_type != PT_LOAD || !p->p_memsz) continue;
-        if (p->p_filesz > p->p_memsz || p->p_vaddr + p->p_memsz < p->p_vaddr || p->p_align & (p->p_align - 1) ||
-            (p->p_vaddr - p->p_offset) % VLCI_PAGE)
+        if (p->p_filesz > p->p_memsz || p->p_vaddr + p->p_memsz < p->p_vaddr ||
+            p->p_align & (p->p_align - 1) || (p->p_vaddr - p->p_offset) % VLCI_PAGE)
             return refuse(image->path, "a segment is malformed (the file is damaged)", error);
         if (p->p_filesz && p->p_offset + p->p_filesz > (uint64_t)file->st_size)
-            return vlci_fail(error, VLC_LOAD_FAILED, 0, image->path,
-                             "cannot load '%s': the file is truncated (%lld bytes, %llu needed); install it again", image->path,
-                             (long long)file->st_size, (unsigned long long)(p->p_offset + p->p_filesz));
+            return vlci_fail(
+                error, VLC_LOAD_FAILED, 0, image->path,
+                "cannot load '%s': the file is truncated (%lld bytes, %llu needed); install it again",
+                image->path, (long long)file->st_size, (unsigned long long)(p->p_offset + p->p_filesz));
         if (p->p_flags & PF_W && p->p_flags & PF_X)
-            return refuse(image->path, "it has a segment that is both writable and executable; relink it with -z separate-code",
-                          error);
+            return refuse(
+                image->path,
+                "it has a segment that is both writable and executable; relink it with -z separate-code",
+                error);
         if (VLCI_PAGE_DOWN(p->p_vaddr) < *low) *low = VLCI_PAGE_DOWN(p->p_vaddr);
         if (VLCI_PAGE_UP(p->p_vaddr + p->p_memsz) > *high) *high = VLCI_PAGE_UP(p->p_vaddr + p->p_memsz);
         if (p->p_align > *align) *align = p->p_align;
@@ -82,23 +89,27 @@ static bool map_segment(const struct vlci_image *image, const Elf64_Phdr *p, int
     if (p->p_filesz && end > file_end && protection & PROT_WRITE && zeros > file_end)
         memset((void *)file_end, 0, (zeros < end ? zeros : end) - file_end);
     return VLCI_PAGE_UP(end) <= zeros || mmap((void *)zeros, VLCI_PAGE_UP(end) - zeros, protection,
-                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
 static const char *read_headers(struct vlci_image *image, uintptr_t low, uintptr_t high) {
     const Elf64_Dyn *entries = NULL;
     for (const Elf64_Phdr *p = image->headers; p < image->headers + image->header_count; p++) {
         uintptr_t at = image->map.l_addr + p->p_vaddr;
-        if (p->p_type != PT_DYNAMIC && p->p_type != PT_TLS && p->p_type != PT_GNU_RELRO && p->p_type != PT_GNU_EH_FRAME)
+        if (p->p_type != PT_DYNAMIC && p->p_type != PT_TLS && p->p_type != PT_GNU_RELRO &&
+            p->p_type != PT_GNU_EH_FRAME)
             continue;
         /* the file's part: .tbss and the rounding of relro take no address space */
-        if (p->p_vaddr < low || p->p_vaddr + p->p_filesz > high) return "a segment lies outside of the others (the file is damaged)";
+        if (p->p_vaddr < low || p->p_vaddr + p->p_filesz > high)
+            return "a segment lies outside of the others (the file is damaged)";
         if (p->p_type == PT_DYNAMIC) entries = (Elf64_Dyn *)at;
         if (p->p_type == PT_TLS && p->p_memsz) {
             size_t align = p->p_align ? p->p_align : 1;
-            image->tls = (struct vlci_tls_segment){
-                .image = (char *)at, .size = p->p_memsz, .file_size = p->p_filesz, .align = align, .skew = p->p_vaddr & (align - 1)
-            };
+            image->tls = (struct vlci_tls_segment){ .image = (char *)at,
+                                                    .size = p->p_memsz,
+                                                    .file_size = p->p_filesz,
+                                                    .align = align,
+                                                    .skew = p->p_vaddr & (align - 1) };
         }
         if (p->p_type == PT_GNU_RELRO) {
             image->relro_start = VLCI_PAGE_DOWN(at);
@@ -116,24 +127,28 @@ static int map_file(struct vlci_image *image, int fd, vlc_error *error) {
     Elf64_Ehdr header;
     struct stat file;
     if (fstat(fd, &file))
-        return vlci_fail(error, VLC_SYSTEM, errno, image->path, "cannot load '%s': %s", image->path, strerror(errno));
+        return vlci_fail(error, VLC_SYSTEM, errno, image->path, "cannot load '%s': %s", image->path,
+                         strerror(errno));
     image->identity = (struct vlci_identity){ file.st_dev, file.st_ino,
                                               file.st_mtim.tv_sec * 1000000000ll + file.st_mtim.tv_nsec };
     ssize_t got = pread(fd, &header, sizeof header, 0);
     if (got >= 0 && got < (ssize_t)sizeof header)
-        return refuse(image->path, got >= SELFMAG && !memcmp(&header, ELFMAG, SELFMAG)
-                                       ? "the file is truncated; install it again"
-                                       : "it is not an ELF file; give the path of a shared library",
+        return refuse(image->path,
+                      got >= SELFMAG && !memcmp(&header, ELFMAG, SELFMAG)
+                          ? "the file is truncated; install it again"
+                          : "it is not an ELF file; give the path of a shared library",
                       error);
     if (got < 0)
-        return vlci_fail(error, VLC_LOAD_FAILED, errno, image->path, "cannot load '%s': %s", image->path, strerror(errno));
+        return vlci_fail(error, VLC_LOAD_FAILED, errno, image->path, "cannot load '%s': %s", image->path,
+                         strerror(errno));
     int status = check_header(&header, image->path, error);
     if (status) return status;
     size_t size = header.e_phnum * sizeof(Elf64_Phdr);
     image->header_count = header.e_phnum;
     if (!(image->headers = malloc(size))) return out_of_memory(image->path, error);
     if (pread(fd, image->headers, size, header.e_phoff) != (ssize_t)size)
-        return refuse(image->path, "the file is truncated within its program headers; install it again", error);
+        return refuse(image->path, "the file is truncated within its program headers; install it again",
+                      error);
 
     uintptr_t low, high;
     size_t align;
@@ -141,20 +156,25 @@ static int map_file(struct vlci_image *image, int fd, vlc_error *error) {
     image->region.length = high - low;
     if (!vlci_range_take(&image->region.context->zones, &image->region, align))
         return vlci_fail(error, VLC_LIMIT, ENOMEM, image->path,
-                         "cannot load '%s': no address space is left for its %zu bytes; raise `ulimit -v` or close contexts",
+                         "cannot load '%s': no address space is left for its %zu bytes; raise `ulimit -v` or "
+                         "close contexts",
                          image->path, image->region.length);
     image->map.l_addr = (uintptr_t)image->region.base - low;
     for (const Elf64_Phdr *p = image->headers; p < image->headers + image->header_count; p++)
         if (p->p_type == PT_LOAD && p->p_memsz && !map_segment(image, p, fd))
-            return vlci_fail(error, VLC_SYSTEM, errno, image->path, "cannot map '%s': %s", image->path, strerror(errno));
+            return vlci_fail(error, VLC_SYSTEM, errno, image->path, "cannot map '%s': %s", image->path,
+                             strerror(errno));
     const char *wrong = read_headers(image, low, high);
     if (wrong) return refuse(image->path, wrong, error);
     if (image->dynamic.text_relocations)
-        return refuse(image->path, "its code needs to be modified at run time (text relocations); build it with -fPIC", error);
+        return refuse(image->path,
+                      "its code needs to be modified at run time (text relocations); build it with -fPIC",
+                      error);
     return VLC_OK;
 }
 
-int vlci_image_map(vlc_context *context, const char *path, int fd, struct vlci_image **image, vlc_error *error) {
+int vlci_image_map(vlc_context *context, const char *path, int fd, struct vlci_image **image,
+                   vlc_error *error) {
     char resolved[PATH_MAX];
     struct vlci_image *made = calloc(1, sizeof *made);
     if (!made || !(made->path = strdup(realpath(path, resolved) ? resolved : path))) {

@@ -26,16 +26,16 @@ struct vlci_tls_segment {
     uint64_t module;   /* ours: bit 63 set; the host's: ld.so's number; 0: the image has none */
     const char *image; /* initial contents: file_size bytes, then zeros */
     size_t size, file_size, align, skew;
-    bool is_static;    /* lies in an initial-exec slot */
-    bool is_used;      /* some thread has a block: too late to become static */
-    ptrdiff_t offset;  /* static: from the thread pointer */
+    bool is_static;   /* lies in an initial-exec slot */
+    bool is_used;     /* some thread has a block: too late to become static */
+    ptrdiff_t offset; /* static: from the thread pointer */
 };
 
 struct vlci_image {
     struct link_map map; /* first: a handle is a `struct link_map *` */
     struct vlci_region region;
     enum vlci_host host;
-    void *host_handle; /* of dlopen, for host libraries */
+    void *host_handle;  /* of dlopen, for host libraries */
     char *path, *asked; /* asked: the name it was first wanted by, when not a path */
     const char *soname;
     struct vlci_identity identity;
@@ -50,8 +50,8 @@ struct vlci_image {
     unsigned needed_count;
     struct vlci_image **closure; /* itself and all it needs, breadth first: its scope when it is opened */
     unsigned closure_count;
-    struct vlci_image *opener; /* the image whose closure it looks names up in */
-    struct vlci_image *loader; /* who needed it first: DT_RPATH is inherited along this chain */
+    struct vlci_image *opener;               /* the image whose closure it looks names up in */
+    struct vlci_image *loader;               /* who needed it first: DT_RPATH is inherited along this chain */
     struct vlci_tls_argument *tls_arguments; /* of its TLSDESC relocations */
     bool deep_bind, lazy, relocated, initialised;
     bool executable_stack; /* it asked for one; it did not get it */
@@ -65,7 +65,8 @@ static inline struct vlci_image *vlci_image_of_region(struct vlci_region *region
 struct vlci_image *vlci_image_at(const void *address);
 
 /* Maps the open file `fd` (at `path`) into the context. Not yet relocated. */
-int vlci_image_map(vlc_context *context, const char *path, int fd, struct vlci_image **image, vlc_error *error);
+int vlci_image_map(vlc_context *context, const char *path, int fd, struct vlci_image **image,
+                   vlc_error *error);
 
 /* Undoes everything about an image: TLS module, unwinder, mapping, memory. */
 void vlci_image_free(struct vlci_image *image);

@@ -11,7 +11,8 @@
 #define KEY_BASE 0x10000u /* glibc's own keys are below 1,024 */
 
 static struct key {
-    _Atomic(uint32_t) sequence; /* changes when the key is deleted, so old values are not taken for new ones */
+    _Atomic(uint32_t)
+        sequence; /* changes when the key is deleted, so old values are not taken for new ones */
     bool used;
     void (*destructor)(void *);
     vlc_context *context;
@@ -62,7 +63,8 @@ void *vlci_key_get(pthread_key_t key) {
     struct vlci_thread *thread = vlci_thread_current;
     if (!thread || i >= thread->key_count) return NULL;
     const struct vlci_key_value *value = &thread->keys[i];
-    return value->sequence == atomic_load_explicit(&keys[i].sequence, memory_order_relaxed) ? value->value : NULL;
+    return value->sequence == atomic_load_explicit(&keys[i].sequence, memory_order_relaxed) ? value->value
+                                                                                            : NULL;
 }
 
 static bool values_grow(struct vlci_thread *thread, size_t count) {

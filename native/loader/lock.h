@@ -14,7 +14,8 @@ void vlci_lock_wake(vlci_lock *lock);
 
 static inline void vlci_lock_take(vlci_lock *lock) {
     int free = 0;
-    if (!atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire, memory_order_relaxed))
+    if (!atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire,
+                                                 memory_order_relaxed))
         vlci_lock_wait(lock);
 }
 
@@ -43,8 +44,8 @@ static inline vlci_lock *vlci_lock_taken(vlci_lock *lock) {
 }
 #define VLCI_HOLD_NAME2(a, b) a##b
 #define VLCI_HOLD_NAME(a, b) VLCI_HOLD_NAME2(a, b)
-#define VLCI_HOLD(lock)                                                                    \
-    __attribute__((cleanup(vlci_lock_drop_at_end), unused)) vlci_lock *VLCI_HOLD_NAME(vlci_held_, __LINE__) = \
-        vlci_lock_taken(lock)
+#define VLCI_HOLD(lock)                                                                                      \
+    __attribute__((cleanup(vlci_lock_drop_at_end), unused)) vlci_lock *VLCI_HOLD_NAME(                       \
+        vlci_held_, __LINE__) = vlci_lock_taken(lock)
 
 #endif

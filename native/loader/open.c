@@ -60,21 +60,26 @@ static struct vlci_image *loaded_by_file(const vlc_context *context, const struc
 static bool is_shared(const vlc_context *context, const char *name) {
     const char *slash = strrchr(name, '/');
     for (size_t i = 0; context->share && context->share[i]; i++)
-        if (!strcmp(context->share[i], name) || !strcmp(context->share[i], slash ? slash + 1 : name)) return true;
+        if (!strcmp(context->share[i], name) || !strcmp(context->share[i], slash ? slash + 1 : name))
+            return true;
     return false;
 }
 
 static int not_found(const struct vlci_image *from, const char *name, vlc_error *error) {
     if (strchr(name, '/'))
-        return vlci_fail(error, VLC_LOAD_FAILED, ENOENT, name,
-                         "cannot load '%s': cannot open shared object file: No such file or directory; check the path", name);
+        return vlci_fail(
+            error, VLC_LOAD_FAILED, ENOENT, name,
+            "cannot load '%s': cannot open shared object file: No such file or directory; check the path",
+            name);
     if (from)
         return vlci_fail(error, VLC_LOAD_FAILED, ENOENT, name,
-                         "cannot load '%s', needed by '%s': cannot open shared object file: No such file or directory; install "
+                         "cannot load '%s', needed by '%s': cannot open shared object file: No such file or "
+                         "directory; install "
                          "the package that has it, or put its directory into LD_LIBRARY_PATH of the context",
                          name, from->path);
     return vlci_fail(error, VLC_LOAD_FAILED, ENOENT, name,
-                     "cannot load '%s': cannot open shared object file: No such file or directory; give its path, or put its "
+                     "cannot load '%s': cannot open shared object file: No such file or directory; give its "
+                     "path, or put its "
                      "directory into LD_LIBRARY_PATH of the context",
                      name);
 }
@@ -93,7 +98,8 @@ static int load_one(vlc_context *context, struct vlci_image *from, const char *n
     if (fd < 0 || fstat(fd, &file)) {
         int failure = errno;
         if (fd >= 0) close(fd);
-        return vlci_fail(error, VLC_LOAD_FAILED, failure, path, "cannot load '%s': %s", path, strerror(failure));
+        return vlci_fail(error, VLC_LOAD_FAILED, failure, path, "cannot load '%s': %s", path,
+                         strerror(failure));
     }
     if ((*image = loaded_by_file(context, &file))) {
         close(fd);
@@ -122,9 +128,11 @@ static int load_needed(vlc_context *context, size_t first, vlc_error *error) {
         for (const Elf64_Dyn *entry = image->dynamic.entries; entry->d_tag != DT_NULL; entry++) {
             if (entry->d_tag != DT_NEEDED) continue;
             struct vlci_image *needed, **grown;
-            int status = load_one(context, image, image->dynamic.strings + entry->d_un.d_val, false, &needed, error);
+            int status =
+                load_one(context, image, image->dynamic.strings + entry->d_un.d_val, false, &needed, error);
             if (status) return status;
-            if (!(grown = realloc(image->needed, (image->needed_count + 1) * sizeof *grown))) return no_memory(image->path, error);
+            if (!(grown = realloc(image->needed, (image->needed_count + 1) * sizeof *grown)))
+                return no_memory(image->path, error);
             image->needed = grown;
             image->needed[image->needed_count++] = needed;
         }
@@ -136,17 +144,20 @@ static bool make_global(vlc_context *context, struct vlci_image *root) {
     for (size_t i = 0; i < root->closure_count; i++) {
         size_t k = 0;
         while (k < context->global_count && context->global[k] != root->closure[i]) k++;
-        if (k == context->global_count && !append(&context->global, &context->global_count, root->closure[i])) return false;
+        if (k == context->global_count && !append(&context->global, &context->global_count, root->closure[i]))
+            return false;
     }
     return true;
 }
 
-static int relocate_all(vlc_context *context, size_t first, struct vlci_image *root, int flags, vlc_error *error) {
+static int relocate_all(vlc_context *context, size_t first, struct vlci_image *root, int flags,
+                        vlc_error *error) {
     for (size_t i = first; i < context->image_count; i++) {
         struct vlci_image *image = context->images[i];
         image->opener = root;
         image->deep_bind = flags & RTLD_DEEPBIND;
-        image->lazy = !(flags & RTLD_NOW) && !(image->dynamic.flags & DF_BIND_NOW) && !(image->dynamic.flags_1 & DF_1_NOW);
+        image->lazy = !(flags & RTLD_NOW) && !(image->dynamic.flags & DF_BIND_NOW) &&
+                      !(image->dynamic.flags_1 & DF_1_NOW);
     }
     for (size_t i = context->image_count; i-- > first;) {
         int status = vlci_relocate(context->images[i], error);
@@ -165,7 +176,8 @@ static void initialise(vlc_context *context, struct vlci_image *image) {
     if (image->dynamic.init) ((constructor *)image->dynamic.init)(argument_count, arguments, environment);
     for (size_t i = 0; i < image->dynamic.init_count; i++) {
         uintptr_t function = image->dynamic.init_array[i];
-        if (function && function != UINTPTR_MAX) ((constructor *)function)(argument_count, arguments, environment);
+        if (function && function != UINTPTR_MAX)
+            ((constructor *)function)(argument_count, arguments, environment);
     }
 }
 
@@ -188,8 +200,8 @@ static void roll_back(vlc_context *context, size_t first, size_t global_count) {
     if (first) context->images[first - 1]->map.l_next = NULL;
 }
 
-static int open_locked(vlc_context *context, struct vlci_image *from, const char *name, int flags, struct vlci_image **image,
-                       vlc_error *error) {
+static int open_locked(vlc_context *context, struct vlci_image *from, const char *name, int flags,
+                       struct vlci_image **image, vlc_error *error) {
     size_t first = context->image_count, global_count = context->global_count;
     int status = vlci_context_check_mappings(context, error);
     if (!status) status = load_one(context, from, name, flags & RTLD_NOLOAD, image, error);
@@ -216,8 +228,8 @@ static int open_locked(vlc_context *context, struct vlci_image *from, const char
     return VLC_OK;
 }
 
-int vlci_open(vlc_context *context, struct vlci_image *from, const char *name, int flags, struct vlci_image **image,
-              vlc_error *error) {
+int vlci_open(vlc_context *context, struct vlci_image *from, const char *name, int flags,
+              struct vlci_image **image, vlc_error *error) {
     pthread_mutex_lock(&context->load_lock); /* recursive: constructors open more */
     int status = open_locked(context, from, name, flags, image, error);
     pthread_mutex_unlock(&context->load_lock);

@@ -6,8 +6,8 @@
 
 /* As dlopen for `from` (NULL: for the user). Runs constructors on this thread. On failure all that the
  * call loaded is gone again. */
-int vlci_open(vlc_context *context, struct vlci_image *from, const char *name, int flags, struct vlci_image **image,
-              vlc_error *error);
+int vlci_open(vlc_context *context, struct vlci_image *from, const char *name, int flags,
+              struct vlci_image **image, vlc_error *error);
 
 /* Exit handlers, DT_FINI_ARRAY and DT_FINI of all images, in reverse order of initialisation; once. */
 void vlci_open_finalise(vlc_context *context);

@@ -44,18 +44,21 @@ struct vlci_region *vlci_region_at(const void *address) {
     if (at >> 47) return NULL;
     owner *sector = atomic_load_explicit(&sectors[at >> SECTOR_SHIFT], memory_order_acquire);
     if (!sector) return NULL;
-    return atomic_load_explicit(&sector[(at >> GRANULE_SHIFT) & (GRANULES_PER_SECTOR - 1)], memory_order_acquire);
+    return atomic_load_explicit(&sector[(at >> GRANULE_SHIFT) & (GRANULES_PER_SECTOR - 1)],
+                                memory_order_acquire);
 }
 
 static void owners_set(char *base, size_t length, struct vlci_region *region) {
     for (uintptr_t at = (uintptr_t)base, end = at + length; at < end; at += VLCI_GRANULE) {
         owner *sector = atomic_load_explicit(&sectors[at >> SECTOR_SHIFT], memory_order_acquire);
-        atomic_store_explicit(&sector[(at >> GRANULE_SHIFT) & (GRANULES_PER_SECTOR - 1)], region, memory_order_release);
+        atomic_store_explicit(&sector[(at >> GRANULE_SHIFT) & (GRANULES_PER_SECTOR - 1)], region,
+                              memory_order_release);
     }
 }
 
 static bool sectors_make(char *base, size_t length) {
-    for (uintptr_t at = (uintptr_t)base >> SECTOR_SHIFT; at <= ((uintptr_t)base + length - 1) >> SECTOR_SHIFT; at++) {
+    for (uintptr_t at = (uintptr_t)base >> SECTOR_SHIFT; at <= ((uintptr_t)base + length - 1) >> SECTOR_SHIFT;
+         at++) {
         if (atomic_load(&sectors[at])) continue;
         void *table = mmap(NULL, GRANULES_PER_SECTOR * sizeof(owner), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -77,7 +80,8 @@ static struct chunk *chunk_make(size_t least) {
         while (size > limit.rlim_cur / 8 && size > CHUNK_SMALLEST) size /= 2;
     if (size < least) size = least;
     for (;; size = size / 2 > least ? size / 2 : least) {
-        char *got = mmap(NULL, size + VLCI_ZONE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        char *got =
+            mmap(NULL, size + VLCI_ZONE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (got == MAP_FAILED) {
             if (size == least) return NULL;
             continue;

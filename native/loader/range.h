@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VLCI_PAGE 4096ul                /* x86-64; arch_* checks that it is the kernel's */
-#define VLCI_GRANULE (1ul << 16)        /* unit of the owner table */
-#define VLCI_ZONE (64ul << 20)          /* address space that a context takes at a time */
+#define VLCI_PAGE 4096ul         /* x86-64; arch_* checks that it is the kernel's */
+#define VLCI_GRANULE (1ul << 16) /* unit of the owner table */
+#define VLCI_ZONE (64ul << 20)   /* address space that a context takes at a time */
 
 #define VLCI_PAGE_DOWN(x) ((uintptr_t)(x) & ~(VLCI_PAGE - 1))
 #define VLCI_PAGE_UP(x) (((uintptr_t)(x) + VLCI_PAGE - 1) & ~(VLCI_PAGE - 1))

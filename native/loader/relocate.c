@@ -43,7 +43,8 @@ static void relocate_relative(const struct vlci_image *image) {
     }
 }
 
-static int bind(struct work *work, uint32_t symbol, bool function, struct vlci_binding **binding, vlc_error *error) {
+static int bind(struct work *work, uint32_t symbol, bool function, struct vlci_binding **binding,
+                vlc_error *error) {
     *binding = &work->bindings[symbol];
     if ((*binding)->kind != VLCI_BIND_NONE) return VLC_OK;
     int status = vlci_scope_bind(work->image, symbol, *binding, error);
@@ -71,8 +72,8 @@ static int static_tls(const struct vlci_binding *binding, ptrdiff_t *offset, vlc
     return status;
 }
 
-static int tls_descriptor(struct work *work, const struct vlci_binding *binding, int64_t addend, uintptr_t *words,
-                          vlc_error *error) {
+static int tls_descriptor(struct work *work, const struct vlci_binding *binding, int64_t addend,
+                          uintptr_t *words, vlc_error *error) {
     if (binding->kind == VLCI_BIND_WEAK) {
         vlci_arch_tlsdesc_undefined(words, addend);
         return VLC_OK;
@@ -90,12 +91,14 @@ static int tls_descriptor(struct work *work, const struct vlci_binding *binding,
     return VLC_OK;
 }
 
-static int apply(struct work *work, const Elf64_Rela *relocation, enum vlci_relocation how, vlc_error *error) {
+static int apply(struct work *work, const Elf64_Rela *relocation, enum vlci_relocation how,
+                 vlc_error *error) {
     struct vlci_image *image = work->image;
     vlc_context *context = image->region.context;
     uintptr_t *word = (uintptr_t *)(image->map.l_addr + relocation->r_offset);
     uint32_t symbol = ELF64_R_SYM(relocation->r_info);
-    struct vlci_binding own = { .kind = VLCI_BIND_TLS, .image = image }, *binding = &own; /* no symbol: its own TLS */
+    struct vlci_binding own = { .kind = VLCI_BIND_TLS, .image = image },
+                        *binding = &own; /* no symbol: its own TLS */
     if (symbol) {
         int status = bind(work, symbol, how == VLCI_RELOCATE_FUNCTION, &binding, error);
         if (status) return status;
@@ -114,7 +117,9 @@ static int apply(struct work *work, const Elf64_Rela *relocation, enum vlci_relo
         if (binding->kind == VLCI_BIND_TLS) status = static_tls(binding, &offset, error);
         *word = binding->kind == VLCI_BIND_TLS ? offset + binding->value + relocation->r_addend : 0;
         break;
-    case VLCI_RELOCATE_TLS_DESCRIPTOR: status = tls_descriptor(work, binding, relocation->r_addend, word, error); break;
+    case VLCI_RELOCATE_TLS_DESCRIPTOR:
+        status = tls_descriptor(work, binding, relocation->r_addend, word, error);
+        break;
     default: break;
     }
     return status;
@@ -135,7 +140,8 @@ static int relocate_table(struct work *work, struct table table, bool *indirect,
         }
         if (how == VLCI_RELOCATE_UNKNOWN)
             return vlci_fail(error, VLC_LOAD_FAILED, 0, work->image->path,
-                             "cannot load '%s': it has a relocation of type %u, which shared libraries may not have; build it "
+                             "cannot load '%s': it has a relocation of type %u, which shared libraries may "
+                             "not have; build it "
                              "with -fPIC",
                              work->image->path, (unsigned)ELF64_R_TYPE(r->r_info));
         int status = apply(work, r, how, error);
@@ -149,7 +155,7 @@ static void relocate_indirect(const struct vlci_image *image, struct table table
     uintptr_t bias = image->map.l_addr;
     for (const Elf64_Rela *r = table.first, *end = r + table.count; r < end; r++)
         if (vlci_arch_relocation(ELF64_R_TYPE(r->r_info)) == VLCI_RELOCATE_INDIRECT)
-            *(uintptr_t *)(bias + r->r_offset) = ((uintptr_t(*)(void))(bias + r->r_addend))();
+            *(uintptr_t *)(bias + r->r_offset) = ((uintptr_t (*)(void))(bias + r->r_addend))();
 }
 
 int vlci_relocate(struct vlci_image *image, vlc_error *error) {
@@ -159,9 +165,11 @@ int vlci_relocate(struct vlci_image *image, vlc_error *error) {
     __attribute__((cleanup(work_free))) struct work work = { .image = image };
     for (size_t t = 0; t < 2; t++)
         for (size_t i = 0; i < tables[t].count; i++)
-            if (ELF64_R_SYM(tables[t].first[i].r_info) >= work.count) work.count = ELF64_R_SYM(tables[t].first[i].r_info) + 1;
+            if (ELF64_R_SYM(tables[t].first[i].r_info) >= work.count)
+                work.count = ELF64_R_SYM(tables[t].first[i].r_info) + 1;
     if (work.count && !(work.bindings = calloc(work.count, sizeof *work.bindings)))
-        return vlci_fail(error, VLC_SYSTEM, ENOMEM, image->path, "cannot load '%s': out of memory", image->path);
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, image->path, "cannot load '%s': out of memory",
+                         image->path);
     bool known = work.count && vlci_cache_get(image, work.bindings, work.count), indirect = false;
     relocate_relative(image);
     for (size_t t = 0; t < 2; t++) {
@@ -170,8 +178,9 @@ int vlci_relocate(struct vlci_image *image, vlc_error *error) {
     }
     for (size_t t = 0; t < 2 && indirect; t++) relocate_indirect(image, tables[t]);
     if (!vlci_image_protect(image))
-        return vlci_fail(error, VLC_SYSTEM, errno, image->path, "cannot load '%s': its data cannot be made read-only (%s)",
-                         image->path, strerror(errno));
+        return vlci_fail(error, VLC_SYSTEM, errno, image->path,
+                         "cannot load '%s': its data cannot be made read-only (%s)", image->path,
+                         strerror(errno));
     image->relocated = true;
     if (work.fresh && !known) vlci_cache_put(image, work.bindings, work.count);
     return VLC_OK;

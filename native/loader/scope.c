@@ -12,8 +12,8 @@
 #include <string.h>
 
 /* One definition for the whole context, even between RTLD_LOCAL libraries: the first that was met. */
-static bool unique_bind(struct vlci_uniques *uniques, const char *name, uint32_t hash, const Elf64_Sym **symbol,
-                        struct vlci_image **image) {
+static bool unique_bind(struct vlci_uniques *uniques, const char *name, uint32_t hash,
+                        const Elf64_Sym **symbol, struct vlci_image **image) {
     if (uniques->count * 2 >= uniques->capacity) {
         size_t capacity = uniques->capacity ? uniques->capacity * 2 : 256;
         struct vlci_unique *grown = calloc(capacity, sizeof *grown);
@@ -29,7 +29,8 @@ static bool unique_bind(struct vlci_uniques *uniques, const char *name, uint32_t
         uniques->capacity = capacity;
     }
     size_t at = hash & (uniques->capacity - 1);
-    while (uniques->table[at].name && strcmp(uniques->table[at].name, name)) at = (at + 1) & (uniques->capacity - 1);
+    while (uniques->table[at].name && strcmp(uniques->table[at].name, name))
+        at = (at + 1) & (uniques->capacity - 1);
     if (!uniques->table[at].name) {
         uniques->table[at] = (struct vlci_unique){ name, *symbol, *image };
         uniques->count++;
@@ -45,7 +46,8 @@ void vlci_uniques_forget(struct vlci_uniques *uniques, const struct vlci_image *
         struct vlci_unique *unique = &uniques->table[i];
         if (!unique->name || unique->image == image) continue;
         if (!unique_bind(&kept, unique->name, vlci_gnu_hash(unique->name), &unique->symbol, &unique->image)) {
-            free(kept.table); /* out of memory: stale names are never dereferenced as long as they stay in place */
+            free(
+                kept.table); /* out of memory: the old table still serves, as none of its names is freed yet */
             return;
         }
     }
@@ -53,17 +55,19 @@ void vlci_uniques_forget(struct vlci_uniques *uniques, const struct vlci_image *
     *uniques = kept;
 }
 
-static bool resolve_in(struct vlci_image *image, const struct vlci_wanted *wanted, struct vlci_binding *binding) {
+static bool resolve_in(struct vlci_image *image, const struct vlci_wanted *wanted,
+                       struct vlci_binding *binding) {
     const Elf64_Sym *symbol = vlci_dynamic_find(&image->dynamic, wanted);
     if (!symbol) return false;
     if (image->host) return vlci_host_bind(image, symbol, wanted, binding);
     bool unique = ELF64_ST_BIND(symbol->st_info) == STB_GNU_UNIQUE;
-    if (unique && !unique_bind(&image->region.context->uniques, wanted->name, wanted->hash, &symbol, &image)) return false;
+    if (unique && !unique_bind(&image->region.context->uniques, wanted->name, wanted->hash, &symbol, &image))
+        return false;
     unsigned type = ELF64_ST_TYPE(symbol->st_info);
-    *binding = (struct vlci_binding){ .kind = type == STT_TLS                  ? VLCI_BIND_TLS
-                                              : type == STT_GNU_IFUNC          ? VLCI_BIND_INDIRECT
-                                              : symbol->st_shndx == SHN_ABS    ? VLCI_BIND_ABSOLUTE
-                                                                               : VLCI_BIND_ADDRESS,
+    *binding = (struct vlci_binding){ .kind = type == STT_TLS               ? VLCI_BIND_TLS
+                                              : type == STT_GNU_IFUNC       ? VLCI_BIND_INDIRECT
+                                              : symbol->st_shndx == SHN_ABS ? VLCI_BIND_ABSOLUTE
+                                                                            : VLCI_BIND_ADDRESS,
                                       .unique = unique,
                                       .value = symbol->st_value,
                                       .image = image };
@@ -83,23 +87,28 @@ static bool resolve_host(const struct vlci_wanted *wanted, struct vlci_binding *
     return resolve_list(list, count, wanted, binding);
 }
 
-bool vlci_scope_resolve(struct vlci_image *image, const struct vlci_wanted *wanted, struct vlci_binding *binding) {
+bool vlci_scope_resolve(struct vlci_image *image, const struct vlci_wanted *wanted,
+                        struct vlci_binding *binding) {
     vlc_context *context = image->region.context;
     struct vlci_image *opener = image->opener;
     context->lookups++;
     if (image->dynamic.symbolic && resolve_in(image, wanted, binding)) return true;
-    if (image->deep_bind && resolve_list(opener->closure, opener->closure_count, wanted, binding)) return true;
+    if (image->deep_bind && resolve_list(opener->closure, opener->closure_count, wanted, binding))
+        return true;
     return resolve_list(context->global, context->global_count, wanted, binding) ||
-           resolve_list(opener->closure, opener->closure_count, wanted, binding) || resolve_host(wanted, binding);
+           resolve_list(opener->closure, opener->closure_count, wanted, binding) ||
+           resolve_host(wanted, binding);
 }
 
-int vlci_scope_bind(struct vlci_image *image, uint32_t index, struct vlci_binding *binding, vlc_error *error) {
+int vlci_scope_bind(struct vlci_image *image, uint32_t index, struct vlci_binding *binding,
+                    vlc_error *error) {
     const struct vlci_dynamic *dynamic = &image->dynamic;
     const Elf64_Sym *symbol = &dynamic->symbols[index];
     const char *name = dynamic->strings + symbol->st_name;
     unsigned visibility = ELF64_ST_VISIBILITY(symbol->st_other);
     if (ELF64_ST_BIND(symbol->st_info) == STB_LOCAL ||
-        (symbol->st_shndx != SHN_UNDEF && (visibility == STV_INTERNAL || visibility == STV_HIDDEN || visibility == STV_PROTECTED))) {
+        (symbol->st_shndx != SHN_UNDEF &&
+         (visibility == STV_INTERNAL || visibility == STV_HIDDEN || visibility == STV_PROTECTED))) {
         unsigned type = ELF64_ST_TYPE(symbol->st_info);
         *binding = (struct vlci_binding){ .kind = type == STT_TLS               ? VLCI_BIND_TLS
                                                   : type == STT_GNU_IFUNC       ? VLCI_BIND_INDIRECT
@@ -112,7 +121,8 @@ int vlci_scope_bind(struct vlci_image *image, uint32_t index, struct vlci_bindin
     const struct vlci_version *version = NULL;
     if (dynamic->symbol_versions) {
         unsigned number = dynamic->symbol_versions[index] & 0x7fff;
-        if (number > 1 && number < dynamic->version_count && dynamic->versions[number].name) version = &dynamic->versions[number];
+        if (number > 1 && number < dynamic->version_count && dynamic->versions[number].name)
+            version = &dynamic->versions[number];
     }
     struct vlci_wanted wanted = { name, vlci_gnu_hash(name), version, false };
     if (vlci_scope_resolve(image, &wanted, binding)) return VLC_OK;
@@ -121,12 +131,14 @@ int vlci_scope_bind(struct vlci_image *image, uint32_t index, struct vlci_bindin
         return VLC_OK;
     }
     if (version && version->file)
-        return vlci_fail(error, VLC_LOAD_FAILED, 0, name,
-                         "cannot load '%s': symbol '%s' of version '%s' is not defined by '%s' as it is here; install the "
-                         "version of that library which it was built for",
-                         image->path, name, version->name, version->file);
+        return vlci_fail(
+            error, VLC_LOAD_FAILED, 0, name,
+            "cannot load '%s': symbol '%s' of version '%s' is not defined by '%s' as it is here; install the "
+            "version of that library which it was built for",
+            image->path, name, version->name, version->file);
     return vlci_fail(error, VLC_LOAD_FAILED, 0, name,
-                     "cannot load '%s': undefined symbol '%s': none of the libraries it needs defines it; load the one that "
+                     "cannot load '%s': undefined symbol '%s': none of the libraries it needs defines it; "
+                     "load the one that "
                      "does first, with RTLD_GLOBAL",
                      image->path, name);
 }
@@ -157,7 +169,8 @@ static bool find_next(vlc_context *context, struct vlci_image *caller, const str
         count = caller->opener->closure_count;
         for (at = 0; at < count && list[at] != caller;) at++;
     }
-    return (at < count && resolve_list(list + at + 1, count - at - 1, wanted, binding)) || resolve_host(wanted, binding);
+    return (at < count && resolve_list(list + at + 1, count - at - 1, wanted, binding)) ||
+           resolve_host(wanted, binding);
 }
 
 bool vlci_scope_find(vlc_context *context, struct vlci_image *caller, void *handle, const char *name,

@@ -34,7 +34,8 @@ struct vlci_uniques {
 };
 
 /* Looks `wanted` up for `image`: symbolic, deep bind, global list, its opener's closure, the host's libc. */
-bool vlci_scope_resolve(struct vlci_image *image, const struct vlci_wanted *wanted, struct vlci_binding *binding);
+bool vlci_scope_resolve(struct vlci_image *image, const struct vlci_wanted *wanted,
+                        struct vlci_binding *binding);
 
 /* What symbol `index` of the image binds to. On failure the message names symbol, version and library. */
 int vlci_scope_bind(struct vlci_image *image, uint32_t index, struct vlci_binding *binding, vlc_error *error);

@@ -46,7 +46,8 @@ static void cache_open(void) {
         const char *map = mmap(NULL, file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         size_t at = 0;
         if (map != MAP_FAILED && !memcmp(map, OLD_MAGIC, sizeof OLD_MAGIC - 1)) {
-            at = sizeof(struct old_header) + (size_t)((const struct old_header *)map)->count * sizeof(struct old_entry);
+            at = sizeof(struct old_header) +
+                 (size_t)((const struct old_header *)map)->count * sizeof(struct old_entry);
             at = (at + 7) & ~7ul;
         }
         if (map != MAP_FAILED && at + sizeof(struct cache_header) < (size_t)file.st_size &&
@@ -69,7 +70,8 @@ static bool cache_find(const char *name, char path[PATH_MAX]) {
     const struct cache_header *header = (const void *)cache;
     for (uint32_t i = 0; i < header->count; i++) {
         const struct cache_entry *entry = &header->entries[i];
-        if (entry->flags != VLCI_ARCH_CACHE_FLAGS || entry->hwcap || entry->key >= cache_size || entry->value >= cache_size)
+        if (entry->flags != VLCI_ARCH_CACHE_FLAGS || entry->hwcap || entry->key >= cache_size ||
+            entry->value >= cache_size)
             continue;
         if (strcmp(cache + entry->key, name)) continue;
         snprintf(path, PATH_MAX, "%s", cache + entry->value);
@@ -138,7 +140,8 @@ static bool try_directory(const char *directory, const char *name, char path[PAT
     return join(path, directory, "/", name) && !access(path, R_OK) && usable(path);
 }
 
-static bool try_list(const char *list, const struct vlci_image *origin, const char *name, char path[PATH_MAX]) {
+static bool try_list(const char *list, const struct vlci_image *origin, const char *name,
+                     char path[PATH_MAX]) {
     while (list && *list) {
         size_t length = strcspn(list, ":;");
         char directory[PATH_MAX];

@@ -5,7 +5,6 @@
 #include "loader/memory.h"
 #include "loader/tls.h"
 
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

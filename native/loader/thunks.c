@@ -42,17 +42,21 @@ static int map_code(char *at, vlc_error *error) {
     struct file_place place = { NULL, 0 };
     dl_iterate_phdr(find_place, &place);
     if (!place.path || !*place.path)
-        return vlci_fail(error, VLC_SYSTEM, 0, "libvlcs.so", "cannot find the file of libvlcs.so; link to it as a shared library");
+        return vlci_fail(error, VLC_SYSTEM, 0, "libvlcs.so",
+                         "cannot find the file of libvlcs.so; link to it as a shared library");
     int fd = open(place.path, O_RDONLY | O_CLOEXEC);
-    void *got = fd < 0 ? MAP_FAILED
-                       : mmap(at, VLCI_THUNK_CODE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, place.offset);
+    void *got =
+        fd < 0 ? MAP_FAILED
+               : mmap(at, VLCI_THUNK_CODE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, place.offset);
     int failure = errno;
     if (fd >= 0) close(fd);
     if (got == MAP_FAILED)
-        return vlci_fail(error, VLC_SYSTEM, failure, place.path, "cannot map '%s' again: %s", place.path, strerror(failure));
+        return vlci_fail(error, VLC_SYSTEM, failure, place.path, "cannot map '%s' again: %s", place.path,
+                         strerror(failure));
     if (memcmp(at, vlci_thunk_code, VLCI_THUNK_CODE))
         return vlci_fail(error, VLC_MISUSE, 0, place.path,
-                         "'%s' was replaced by another version while this program runs; restart the program", place.path);
+                         "'%s' was replaced by another version while this program runs; restart the program",
+                         place.path);
     return VLC_OK;
 }
 
@@ -65,8 +69,9 @@ __attribute__((noreturn)) static void missing_called(vlc_context *context, unsig
     char words[1024];
     const struct vlci_missing *missing = &context->missing[number];
     snprintf(words, sizeof words,
-             "vlcs: context '%s': '%s' called the function '%s', which no library of the context defines%s\n", context->name,
-             missing->library, missing->function, number + 1 == VLCI_THUNK_MISSING ? " (or another missing one)" : "");
+             "vlcs: context '%s': '%s' called the function '%s', which no library of the context defines%s\n",
+             context->name, missing->library, missing->function,
+             number + 1 == VLCI_THUNK_MISSING ? " (or another missing one)" : "");
     vlci_os_complain(words);
     __builtin_trap();
 }
@@ -75,21 +80,28 @@ int vlci_thunks_make(vlc_context *context, vlc_error *error) {
     size_t data_size = VLCI_PAGE_UP(sizeof(struct vlci_thunk_data) + vlci_override_count() * sizeof(void *));
     context->thunks = (struct vlci_region){ VLCI_REGION_THUNKS, context, NULL, VLCI_THUNK_CODE + data_size };
     if (!vlci_range_take(&context->zones, &context->thunks, VLCI_PAGE))
-        return vlci_fail(error, VLC_LIMIT, ENOMEM, context->name,
-                         "cannot create context '%s': no address space is left; raise `ulimit -v` or close contexts", context->name);
+        return vlci_fail(
+            error, VLC_LIMIT, ENOMEM, context->name,
+            "cannot create context '%s': no address space is left; raise `ulimit -v` or close contexts",
+            context->name);
     int status = map_code(context->thunks.base, error);
     if (status) return status;
     struct vlci_thunk_data *data = (void *)(context->thunks.base + VLCI_THUNK_CODE);
-    if (mmap(data, data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-        return vlci_fail(error, VLC_SYSTEM, errno, context->name, "cannot create context '%s': %s", context->name, strerror(errno));
+    if (mmap(data, data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+        return vlci_fail(error, VLC_SYSTEM, errno, context->name, "cannot create context '%s': %s",
+                         context->name, strerror(errno));
     if (!(context->missing = calloc(VLCI_THUNK_MISSING, sizeof *context->missing)))
-        return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot create context '%s': out of memory", context->name);
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
+                         "cannot create context '%s': out of memory", context->name);
     data->context = context;
     data->missing = (void *)missing_called;
-    for (unsigned row = 0; row < vlci_override_count(); row++) data->targets[row] = vlci_override_row(row)->function;
-    return mprotect(data, data_size, PROT_READ) ? vlci_fail(error, VLC_SYSTEM, errno, context->name, "cannot create context '%s': %s",
-                                                           context->name, strerror(errno))
-                                                : VLC_OK;
+    for (unsigned row = 0; row < vlci_override_count(); row++)
+        data->targets[row] = vlci_override_row(row)->function;
+    return mprotect(data, data_size, PROT_READ)
+               ? vlci_fail(error, VLC_SYSTEM, errno, context->name, "cannot create context '%s': %s",
+                           context->name, strerror(errno))
+               : VLC_OK;
 }
 
 void vlci_thunks_free(vlc_context *context) {
@@ -104,7 +116,7 @@ void vlci_thunks_free(vlc_context *context) {
 void *vlci_thunk_override(vlc_context *context, unsigned row) {
     const struct vlci_override *override = vlci_override_row(row);
     if (override->how == VLCI_NO_CONTEXT) return override->function;
-    if (override->how == VLCI_DATUM) return ((void *(*)(vlc_context *))override->function)(context);
+    if (override->how == VLCI_DATUM) return ((void *(*)(vlc_context *)) override->function)(context);
     return context->thunks.base + row * VLCI_THUNK_SIZE;
 }
 

@@ -40,7 +40,8 @@ static pool_function *pool_find(void) {
     const char *slash = strrchr(self.dli_fname, '/');
     int length = slash ? (int)(slash - self.dli_fname) : 0;
     static const int sizes[] = { 768, 512, 256, 128, 64 };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) { /* leaves half of ld.so's surplus (1,664 bytes) to the host's own imports */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes;
+         i++) { /* leaves half of ld.so's surplus (1,664 bytes) to the host's own imports */
         char path[4096];
         snprintf(path, sizeof path, "%.*s/libvlcs_tls_%d.so", length, self.dli_fname, sizes[i]);
         void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -74,7 +75,6 @@ static void slot_fill(const struct vlci_thread *thread, const struct vlci_tls_se
     if (initialise) memcpy(slot, tls->image, tls->file_size);
 }
 
-
 static bool pool_take(struct vlci_tls_segment *tls) {
     size_t need = slot_size(tls) / SLOT, have = pool_size / SLOT, run = 0;
     for (size_t i = 0; i < have; i++) {
@@ -89,10 +89,12 @@ static bool pool_take(struct vlci_tls_segment *tls) {
 }
 
 static int pool_exhausted(const struct vlci_image *image, vlc_error *error) {
-    return vlci_fail(error, VLC_LIMIT, 0, image->path,
-                     "cannot load '%s': it needs %zu bytes of static thread-local storage, and %zu of the pool's %zu are "
-                     "taken by the %u open contexts; start the program with `vlcs run` (a pool of 64 kB), or close contexts",
-                     image->path, image->tls.size, vlci_tls_pool_used(), pool_size, vlci_context_count());
+    return vlci_fail(
+        error, VLC_LIMIT, 0, image->path,
+        "cannot load '%s': it needs %zu bytes of static thread-local storage, and %zu of the pool's %zu are "
+        "taken by the %u open contexts; start the program with `vlcs run` (a pool of 64 kB), or close "
+        "contexts",
+        image->path, image->tls.size, vlci_tls_pool_used(), pool_size, vlci_context_count());
 }
 
 static void slot_start(struct vlci_thread *thread, void *segment) { slot_fill(thread, segment, true); }
@@ -105,14 +107,16 @@ int vlci_tls_make_static(struct vlci_image *image, vlc_error *error) {
         return vlci_fail(error, VLC_LOAD_FAILED, 0, image->path,
                          "cannot use the static thread-local storage of the host's '%s'", image->path);
     if (tls->is_used)
-        return vlci_fail(error, VLC_LOAD_FAILED, 0, image->path,
-                         "cannot bind to the thread-local storage of '%s' statically: threads use it already; load the "
-                         "library that needs it first",
-                         image->path);
+        return vlci_fail(
+            error, VLC_LOAD_FAILED, 0, image->path,
+            "cannot bind to the thread-local storage of '%s' statically: threads use it already; load the "
+            "library that needs it first",
+            image->path);
     if (tls->align > SLOT)
-        return vlci_fail(error, VLC_LIMIT, 0, image->path,
-                         "cannot load '%s': its static thread-local storage wants an alignment of %zu, the pool has %d",
-                         image->path, tls->align, SLOT);
+        return vlci_fail(
+            error, VLC_LIMIT, 0, image->path,
+            "cannot load '%s': its static thread-local storage wants an alignment of %zu, the pool has %d",
+            image->path, tls->align, SLOT);
     if (!vlci_thread_self()) return vlci_fail(error, VLC_SYSTEM, ENOMEM, image->path, "out of memory");
     sigset_t signals;
     vlci_os_signals_block(&signals);
@@ -142,7 +146,8 @@ int vlci_tls_add(struct vlci_image *image, vlc_error *error) {
     vlci_os_signals_restore(&signals);
     if (!room)
         return vlci_fail(error, VLC_LIMIT, 0, image->path,
-                         "cannot load '%s': all %d thread-local storage modules are taken; close contexts", image->path, MODULES);
+                         "cannot load '%s': all %d thread-local storage modules are taken; close contexts",
+                         image->path, MODULES);
     return image->dynamic.flags & DF_STATIC_TLS ? vlci_tls_make_static(image, error) : VLC_OK;
 }
 
@@ -154,7 +159,8 @@ static void block_give(struct vlci_block *block) {
 static void block_drop(struct vlci_thread *thread, void *argument) {
     const struct vlci_tls_segment *tls = argument;
     size_t index = INDEX(tls->module);
-    if (index < thread->block_count && thread->blocks[index].module == tls->module) block_give(&thread->blocks[index]);
+    if (index < thread->block_count && thread->blocks[index].module == tls->module)
+        block_give(&thread->blocks[index]);
 }
 
 void vlci_tls_remove(struct vlci_image *image) {
@@ -241,7 +247,8 @@ void *vlci_tls_block(struct vlci_image *image) {
 
 void vlci_tls_thread_init(struct vlci_thread *thread) {
     for (size_t i = 1; i < module_end; i++)
-        if (modules[i] && modules[i]->tls.is_static && modules[i]->tls.file_size) slot_fill(thread, &modules[i]->tls, true);
+        if (modules[i] && modules[i]->tls.is_static && modules[i]->tls.file_size)
+            slot_fill(thread, &modules[i]->tls, true);
 }
 
 void vlci_tls_thread_free(struct vlci_thread *thread) {

@@ -118,7 +118,8 @@ static int host_object(struct dl_phdr_info *info, size_t size, void *argument) {
     return walk->callback(&mine, size, walk->data);
 }
 
-int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data, vlc_context *context) {
+int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data,
+                         vlc_context *context) {
     unsigned long long counts[2] = { 0, 0 };
     dl_iterate_phdr(first_counts, counts); /* unwinders keep a cache while both numbers stand still */
     int result = 0;

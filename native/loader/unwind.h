@@ -23,6 +23,7 @@ void vlci_unwind_prepare(struct vlci_image *image);
 
 /* _dl_find_object and dl_iterate_phdr as a context's own unwinder sees them. */
 int vlci_find_object(void *address, struct vlci_unwind_object *object);
-int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data, vlc_context *context);
+int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data,
+                         vlc_context *context);
 
 #endif

@@ -102,7 +102,8 @@ int vlci_pthread_setaffinity(pthread_t handle, size_t size, const cpu_set_t *mas
     return pthread_setaffinity_np(handle, sizeof part, &part);
 }
 
-int vlci_pthread_attr_setaffinity(pthread_attr_t *attributes, size_t size, const cpu_set_t *mask, vlc_context *context) {
+int vlci_pthread_attr_setaffinity(pthread_attr_t *attributes, size_t size, const cpu_set_t *mask,
+                                  vlc_context *context) {
     if (!mask || !size) return pthread_attr_setaffinity_np(attributes, size, mask);
     cpu_set_t part;
     if (!within_slice(context, mask, size, &part)) return EINVAL;

@@ -62,14 +62,18 @@ int vlci_dlclose(void *handle, vlc_context *context) {
     return -1;
 }
 
-static void *symbol_for(vlc_context *context, struct vlci_image *from, void *handle, const char *name, const char *version) {
+static void *symbol_for(vlc_context *context, struct vlci_image *from, void *handle, const char *name,
+                        const char *version) {
     void *address = NULL;
     struct vlci_image *image = handle;
-    if (vlci_scope_find(context, handle == ROOT ? NULL : from, handle == ROOT ? NULL : handle, name, version, &address))
+    if (vlci_scope_find(context, handle == ROOT ? NULL : from, handle == ROOT ? NULL : handle, name, version,
+                        &address))
         return address;
     char words[512];
-    const char *path = handle == ROOT || handle == RTLD_DEFAULT || handle == RTLD_NEXT ? context->name : image->path;
-    snprintf(words, sizeof words, "%s: undefined symbol: %s%s%s", path, name, version ? ", version " : "", version ? version : "");
+    const char *path =
+        handle == ROOT || handle == RTLD_DEFAULT || handle == RTLD_NEXT ? context->name : image->path;
+    snprintf(words, sizeof words, "%s: undefined symbol: %s%s%s", path, name, version ? ", version " : "",
+             version ? version : "");
     remember(words);
     return NULL;
 }
@@ -85,9 +89,11 @@ static const Elf64_Sym *nearest(const struct vlci_image *image, uintptr_t offset
     const Elf64_Sym *best = NULL;
     for (uint32_t i = 1, count = vlci_dynamic_symbol_count(&image->dynamic); i < count; i++) {
         const Elf64_Sym *symbol = &image->dynamic.symbols[i];
-        if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) == STT_TLS || !symbol->st_value) continue;
+        if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) == STT_TLS || !symbol->st_value)
+            continue;
         if (symbol->st_value > offset || (best && symbol->st_value <= best->st_value)) continue;
-        if (symbol->st_size ? offset < symbol->st_value + symbol->st_size : offset == symbol->st_value) best = symbol;
+        if (symbol->st_size ? offset < symbol->st_value + symbol->st_size : offset == symbol->st_value)
+            best = symbol;
     }
     return best;
 }

@@ -9,12 +9,30 @@
 
 /* Sized for the whole machine by whoever set them; a slice has other numbers. An explicit env= wins. */
 static const char *const thread_counts[] = {
-    "OMP_NUM_THREADS",        "OMP_THREAD_LIMIT",     "GOTO_NUM_THREADS",      "OPENBLAS_NUM_THREADS",
-    "OPENBLAS_DEFAULT_NUM_THREADS", "MKL_NUM_THREADS", "MKL_DOMAIN_NUM_THREADS", "BLIS_NUM_THREADS",
-    "KMP_ALL_THREADS",        "KMP_HW_SUBSET",        "NUMEXPR_NUM_THREADS",   "NUMEXPR_MAX_THREADS",
-    "NUMBA_NUM_THREADS",      "POLARS_MAX_THREADS",   "RAYON_NUM_THREADS",     "TOKIO_WORKER_THREADS",
-    "LOKY_MAX_CPU_COUNT",     "ARROW_IO_THREADS",     "GOMAXPROCS",            "JULIA_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "PYTHON_CPU_COUNT",
+    "OMP_NUM_THREADS",
+    "OMP_THREAD_LIMIT",
+    "GOTO_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "OPENBLAS_DEFAULT_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "MKL_DOMAIN_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "KMP_ALL_THREADS",
+    "KMP_HW_SUBSET",
+    "NUMEXPR_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
+    "NUMBA_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "RAYON_NUM_THREADS",
+    "TOKIO_WORKER_THREADS",
+    "LOKY_MAX_CPU_COUNT",
+    "ARROW_IO_THREADS",
+    "GOMAXPROCS",
+    "JULIA_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "PYTHON_CPU_COUNT",
 };
 
 static size_t name_length(const char *entry) { return strcspn(entry, "="); }
@@ -86,8 +104,8 @@ int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *e
     for (size_t i = 0; list && changes && changes[i]; i++) {
         const char *change = changes[i];
         if (!name_length(change))
-            return vlci_fail(error, VLC_BAD_ARGUMENT, 0, change, "cannot set the environment variable '%s': its name is empty",
-                             change);
+            return vlci_fail(error, VLC_BAD_ARGUMENT, 0, change,
+                             "cannot set the environment variable '%s': its name is empty", change);
         if (!strchr(change, '=')) {
             take_out(context, change, strlen(change));
             continue;
@@ -95,7 +113,9 @@ int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *e
         char *copy = own(context, change);
         if (!copy || put(context, copy, true)) list = NULL;
     }
-    return list ? VLC_OK : vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot create context '%s': out of memory", context->name);
+    return list ? VLC_OK
+                : vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
+                            "cannot create context '%s': out of memory", context->name);
 }
 
 char **vlci_context_environ(vlc_context *context) { return context->environment; }

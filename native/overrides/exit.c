@@ -32,10 +32,14 @@ static int add(vlc_context *context, struct vlci_exit handler) {
 }
 
 int vlci_cxa_atexit(void (*function)(void *), void *argument, void *object_handle, vlc_context *context) {
-    return add(context, (struct vlci_exit){ .function.with_argument = function, .kind = EXIT_CXA, .argument = argument, .object_handle = object_handle });
+    return add(context, (struct vlci_exit){ .function.with_argument = function,
+                                            .kind = EXIT_CXA,
+                                            .argument = argument,
+                                            .object_handle = object_handle });
 }
 int vlci_on_exit(void (*function)(int, void *), void *argument, vlc_context *context) {
-    return add(context, (struct vlci_exit){ .function.with_status = function, .kind = EXIT_ON_EXIT, .argument = argument });
+    return add(context, (struct vlci_exit){
+                            .function.with_status = function, .kind = EXIT_ON_EXIT, .argument = argument });
 }
 int vlci_atexit(void (*function)(void), vlc_context *context) {
     return add(context, (struct vlci_exit){ .function.plain = function, .kind = EXIT_PLAIN });
@@ -77,12 +81,14 @@ static void run(vlc_context *context, const void *object_handle, bool all) {
 }
 
 /* Called by every library's own fini code with its handle. */
-void vlci_cxa_finalize(void *object_handle, vlc_context *context) { run(context, object_handle, !object_handle); }
+void vlci_cxa_finalize(void *object_handle, vlc_context *context) {
+    run(context, object_handle, !object_handle);
+}
 
 void vlci_exit_run(vlc_context *context) { run(context, NULL, true); }
 
-int vlci_register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object_handle,
-                         vlc_context *context) {
+int vlci_register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                         void *object_handle, vlc_context *context) {
     (void)object_handle;
     struct vlci_atfork *made = malloc(sizeof *made);
     if (!made) return 12; /* ENOMEM, as an error number */
@@ -96,7 +102,8 @@ int vlci_register_atfork(void (*prepare)(void), void (*parent)(void), void (*chi
     return 0;
 }
 
-int vlci_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), vlc_context *context) {
+int vlci_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                        vlc_context *context) {
     return vlci_register_atfork(prepare, parent, child, NULL, context);
 }
 

@@ -192,7 +192,8 @@ static void answer_for(vlc_context *context, int fd) {
 }
 
 static int opened(vlc_context *context, int fd, int flags) {
-    if (fd >= 0 && (flags & O_ACCMODE) == O_RDONLY && !(flags & (O_PATH | O_DIRECTORY))) answer_for(context, fd);
+    if (fd >= 0 && (flags & O_ACCMODE) == O_RDONLY && !(flags & (O_PATH | O_DIRECTORY)))
+        answer_for(context, fd);
     return fd;
 }
 
@@ -200,7 +201,9 @@ static int opened(vlc_context *context, int fd, int flags) {
 int vlci_file_open(const char *path, int flags, mode_t mode, vlc_context *context) {
     return opened(context, open(path, flags, mode), flags);
 }
-int vlci_file_open_2(const char *path, int flags, vlc_context *context) { return opened(context, open(path, flags, 0), flags); }
+int vlci_file_open_2(const char *path, int flags, vlc_context *context) {
+    return opened(context, open(path, flags, 0), flags);
+}
 int vlci_file_openat(int directory, const char *path, int flags, mode_t mode, vlc_context *context) {
     return opened(context, openat(directory, path, flags, mode), flags);
 }

@@ -16,10 +16,18 @@ struct vlci_locale_old {
 
 #define CATEGORIES 13
 static const char *const category_names[CATEGORIES] = {
-    [LC_CTYPE] = "LC_CTYPE",     [LC_NUMERIC] = "LC_NUMERIC",   [LC_TIME] = "LC_TIME",
-    [LC_COLLATE] = "LC_COLLATE", [LC_MONETARY] = "LC_MONETARY", [LC_MESSAGES] = "LC_MESSAGES",
-    [LC_PAPER] = "LC_PAPER",     [LC_NAME] = "LC_NAME",         [LC_ADDRESS] = "LC_ADDRESS",
-    [LC_TELEPHONE] = "LC_TELEPHONE", [LC_MEASUREMENT] = "LC_MEASUREMENT", [LC_IDENTIFICATION] = "LC_IDENTIFICATION",
+    [LC_CTYPE] = "LC_CTYPE",
+    [LC_NUMERIC] = "LC_NUMERIC",
+    [LC_TIME] = "LC_TIME",
+    [LC_COLLATE] = "LC_COLLATE",
+    [LC_MONETARY] = "LC_MONETARY",
+    [LC_MESSAGES] = "LC_MESSAGES",
+    [LC_PAPER] = "LC_PAPER",
+    [LC_NAME] = "LC_NAME",
+    [LC_ADDRESS] = "LC_ADDRESS",
+    [LC_TELEPHONE] = "LC_TELEPHONE",
+    [LC_MEASUREMENT] = "LC_MEASUREMENT",
+    [LC_IDENTIFICATION] = "LC_IDENTIFICATION",
 };
 
 bool vlci_locale_make(vlc_context *context) {
@@ -52,7 +60,8 @@ static char *compose(vlc_context *context) {
     for (int i = 0; i < CATEGORIES; i++) {
         if (!category_names[i]) continue;
         same &= !strcmp(name_of(context, i), name_of(context, LC_CTYPE));
-        at += (size_t)snprintf(words + at, sizeof words - at, "%s%s=%s", at ? ";" : "", category_names[i], name_of(context, i));
+        at += (size_t)snprintf(words + at, sizeof words - at, "%s%s=%s", at ? ";" : "", category_names[i],
+                               name_of(context, i));
         if (at >= sizeof words) return NULL;
     }
     free(context->locale_all);
@@ -68,7 +77,8 @@ static const char *from_environment(vlc_context *context, int category, char *bu
 }
 
 /* The name that `wanted` gives a category: itself, the environment's, or its part of a composed name. */
-static const char *wanted_for(vlc_context *context, int category, const char *wanted, char *buffer, size_t size) {
+static const char *wanted_for(vlc_context *context, int category, const char *wanted, char *buffer,
+                              size_t size) {
     if (!*wanted) return from_environment(context, category, buffer, size);
     if (!strchr(wanted, ';')) return wanted;
     size_t length = strlen(category_names[category]);
@@ -111,7 +121,8 @@ static char *set(vlc_context *context, int category, const char *wanted) {
 }
 
 char *vlci_setlocale(int category, const char *wanted, vlc_context *context) {
-    if (category < 0 || category >= CATEGORIES || (category != LC_ALL && !category_names[category])) return NULL;
+    if (category < 0 || category >= CATEGORIES || (category != LC_ALL && !category_names[category]))
+        return NULL;
     VLCI_HOLD(&context->locale_lock);
     if (wanted) return set(context, category, wanted);
     return category == LC_ALL ? compose(context) : (char *)name_of(context, category);

@@ -19,7 +19,9 @@ void *vlci_calloc(size_t count, size_t size, vlc_context *context) {
     return product(count, size, &total) ? vlci_heap_take(context, total, 16, true) : NULL;
 }
 
-void *vlci_realloc(void *block, size_t size, vlc_context *context) { return vlci_heap_resize(context, block, size); }
+void *vlci_realloc(void *block, size_t size, vlc_context *context) {
+    return vlci_heap_resize(context, block, size);
+}
 
 void *vlci_reallocarray(void *block, size_t count, size_t size, vlc_context *context) {
     size_t total;
@@ -42,7 +44,9 @@ int vlci_posix_memalign(void **block, size_t align, size_t size, vlc_context *co
     return 0;
 }
 
-void *vlci_valloc(size_t size, vlc_context *context) { return vlci_heap_take(context, VLCI_PAGE_UP(size), VLCI_PAGE, false); }
+void *vlci_valloc(size_t size, vlc_context *context) {
+    return vlci_heap_take(context, VLCI_PAGE_UP(size), VLCI_PAGE, false);
+}
 
 char *vlci_strdup(const char *text, vlc_context *context) {
     size_t size = strlen(text) + 1;
@@ -59,7 +63,8 @@ char *vlci_strndup(const char *text, size_t most, vlc_context *context) {
 }
 
 /* The system call's arguments, with the context as the seventh (vlci_mmap_entry). */
-void *vlci_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset, vlc_context *context) {
+void *vlci_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset,
+                vlc_context *context) {
     return vlci_heap_map(context, address, length, protection, flags, fd, offset);
 }
 

@@ -19,7 +19,19 @@ enum vlci_how {
 };
 
 /* The question a row answers; the group HEAP does not apply when the host replaced malloc. */
-enum vlci_group { VLCI_CPU, VLCI_FILE, VLCI_ENV, VLCI_THREAD, VLCI_DL, VLCI_HEAP, VLCI_MAP, VLCI_KEY, VLCI_EXIT, VLCI_LOCALE, VLCI_NAME };
+enum vlci_group {
+    VLCI_CPU,
+    VLCI_FILE,
+    VLCI_ENV,
+    VLCI_THREAD,
+    VLCI_DL,
+    VLCI_HEAP,
+    VLCI_MAP,
+    VLCI_KEY,
+    VLCI_EXIT,
+    VLCI_LOCALE,
+    VLCI_NAME
+};
 
 struct vlci_override {
     const char *name;

@@ -1,7 +1,7 @@
 /* Threads that a library of a context makes belong to it: pinned into its slice, counted, listed. */
+#include "loader/thread.h"
 #include "context/context.h"
 #include "loader/key.h"
-#include "loader/thread.h"
 #include "loader/unwind.h"
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <threads.h>
 
-int vlci_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *), void *argument,
-                        vlc_context *context) {
+int vlci_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *),
+                        void *argument, vlc_context *context) {
     return vlci_thread_create(context, thread, attributes, function, argument);
 }
 
@@ -43,7 +43,8 @@ __attribute__((noreturn)) void vlci_pthread_exit(void *value, vlc_context *conte
 }
 
 /* Destructors of C++ thread_local objects. `object_handle` needs no count: memory goes with the context. */
-int vlci_cxa_thread_atexit(void (*function)(void *), void *object, void *object_handle, vlc_context *context) {
+int vlci_cxa_thread_atexit(void (*function)(void *), void *object, void *object_handle,
+                           vlc_context *context) {
     (void)object_handle;
     return vlci_thread_exit_add(context, function, object);
 }
@@ -51,5 +52,7 @@ int vlci_cxa_thread_atexit(void (*function)(void *), void *object, void *object_
 int vlci_tss_create(tss_t *key, tss_dtor_t destructor, vlc_context *context) {
     return vlci_key_create((pthread_key_t *)key, destructor, context) ? thrd_error : thrd_success;
 }
-int vlci_tss_set(tss_t key, void *value) { return vlci_key_set((pthread_key_t)key, value) ? thrd_error : thrd_success; }
+int vlci_tss_set(tss_t key, void *value) {
+    return vlci_key_set((pthread_key_t)key, value) ? thrd_error : thrd_success;
+}
 void vlci_tss_delete(tss_t key) { vlci_key_delete((pthread_key_t)key); }

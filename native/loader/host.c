@@ -39,7 +39,7 @@ static vlci_lock lock;
 static struct vlci_image *in_scope[MOST], *shared[MOST], *preloads[MOST];
 static _Atomic(size_t) in_scope_count;
 static size_t shared_count, preload_count;
-static bool malloc_replaced;
+static bool malloc_replaced; /* by a preload or the program itself: contexts use it too */
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -183,8 +183,6 @@ int vlci_host_start(vlc_error *error) {
     return VLC_OK;
 }
 
-bool vlci_host_malloc_replaced(void) { return malloc_replaced; }
-
 static void *versioned(void *handle, const char *name, const char *version) {
     return version ? dlvsym(handle, name, version) : dlsym(handle, name);
 }
@@ -218,6 +216,12 @@ bool vlci_host_bind(struct vlci_image *image, const Elf64_Sym *symbol, const str
                     struct vlci_binding *binding) {
     if (image->host == VLCI_HOST_LIBC) {
         int row = vlci_override_find(wanted->name, wanted->hash);
+        if (row >= 0 && malloc_replaced && vlci_override_row(row)->group == VLCI_HEAP) {
+            /* all of the family from where the host has it, or blocks would meet the wrong free() */
+            void *theirs = dlsym(RTLD_DEFAULT, wanted->name);
+            *binding = (struct vlci_binding){ .kind = VLCI_BIND_ABSOLUTE, .value = (uint64_t)theirs, .image = image };
+            return theirs != NULL;
+        }
         if (row >= 0) {
             *binding = (struct vlci_binding){ .kind = VLCI_BIND_OVERRIDE, .value = row, .image = image };
             return true;

@@ -25,9 +25,6 @@ bool vlci_host_bind(struct vlci_image *image, const Elf64_Sym *symbol, const str
 /* Address of libc's own function, for our use; NULL when this libc has none. */
 void *vlci_host_symbol(const char *name);
 
-/* True when the host's malloc is not glibc's: then contexts use it too. */
-bool vlci_host_malloc_replaced(void);
-
 void vlci_host_fork(enum vlci_fork when);
 
 #endif

@@ -75,7 +75,7 @@ static int put(vlc_context *context, char *entry, bool overwrite) {
     size_t count = count_of(context->environment);
     char **grown = vlci_heap_take(context, (count + 2) * sizeof *grown, 16, false);
     if (!grown) return -1;
-    memcpy(grown, context->environment, count * sizeof *grown);
+    if (count) memcpy(grown, context->environment, count * sizeof *grown);
     grown[count] = entry;
     grown[count + 1] = NULL;
     /* readers without the lock (environ) may still walk the array before this one: it stays until the next */

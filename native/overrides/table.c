@@ -1,7 +1,6 @@
 #include "overrides/table.h"
 
 #include "loader/dynamic.h"
-#include "loader/host.h"
 #include "loader/thunks.h"
 
 #include <string.h>
@@ -34,8 +33,7 @@ void vlci_override_start(void) {
 int vlci_override_find(const char *name, uint32_t hash) {
     for (unsigned at = hash % BUCKETS; buckets[at]; at = (at + 1) % BUCKETS) {
         const struct vlci_override *row = &table[buckets[at] - 1];
-        if (row->hash != hash || strcmp(row->name, name)) continue;
-        return row->group == VLCI_HEAP && vlci_host_malloc_replaced() ? -1 : buckets[at] - 1;
+        if (row->hash == hash && !strcmp(row->name, name)) return buckets[at] - 1;
     }
     return -1;
 }

@@ -18,7 +18,7 @@ enum vlci_how {
     VLCI_DATUM               /* not a function: `function(context)` gives the datum's address */
 };
 
-/* The question a row answers; the group HEAP does not apply when the host replaced malloc. */
+/* The question a row answers; the group HEAP is the host's when it replaced malloc. */
 enum vlci_group {
     VLCI_CPU,
     VLCI_FILE,

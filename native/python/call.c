@@ -27,26 +27,21 @@ struct call {
 
 static _Thread_local struct call *innermost;
 
-bool vlci_call_is_inside(const struct vlci_realm *guest)
-{
+bool vlci_call_is_inside(const struct vlci_realm *guest) {
     for (const struct call *call = innermost; call; call = call->outer) {
-        if (call->guest == guest)
-            return true;
+        if (call->guest == guest) return true;
     }
     return false;
 }
 
-static void drop(struct spans *spans)
-{
-    for (Py_ssize_t i = 0; i < spans->count; i++)
-        vlci_span_drop(&spans->items[i]);
+static void drop(struct spans *spans) {
+    for (Py_ssize_t i = 0; i < spans->count; i++) vlci_span_drop(&spans->items[i]);
     free(spans->items);
-    *spans = (struct spans) { NULL, 0 };
+    *spans = (struct spans){ NULL, 0 };
 }
 
 /* -1: an exception is set in the realm whose API it is. */
-static int reserve(struct spans *spans, Py_ssize_t count, const struct vlci_api *api)
-{
+static int reserve(struct spans *spans, Py_ssize_t count, const struct vlci_api *api) {
     spans->items = count > 0 ? calloc((size_t)count, sizeof *spans->items) : NULL;
     if (!spans->items && count > 0) {
         api->PyErr_NoMemory();
@@ -56,17 +51,14 @@ static int reserve(struct spans *spans, Py_ssize_t count, const struct vlci_api 
 }
 
 /* Takes `span` as the next of `spans`, or fails with an exception in the realm. */
-static int add(struct spans *spans, struct vlci_realm *realm, vlci_object *exporter)
-{
-    if (!exporter || vlci_span_take(&spans->items[spans->count], realm, exporter) < 0)
-        return -1;
+static int add(struct spans *spans, struct vlci_realm *realm, vlci_object *exporter) {
+    if (!exporter || vlci_span_take(&spans->items[spans->count], realm, exporter) < 0) return -1;
     spans->count++;
     return 0;
 }
 
 /* A list of the holder's Lease objects, in the guest. */
-static vlci_object *leases_in_guest(struct vlci_realm *guest, const struct spans *spans)
-{
+static vlci_object *leases_in_guest(struct vlci_realm *guest, const struct spans *spans) {
     const struct vlci_api *api = &guest->api;
     vlci_object *list = api->PyList_New(0);
     for (Py_ssize_t i = 0; list && i < spans->count; i++) {
@@ -80,8 +72,7 @@ static vlci_object *leases_in_guest(struct vlci_realm *guest, const struct spans
     return list;
 }
 
-static vlci_object *ask(struct call *call)
-{
+static vlci_object *ask(struct call *call) {
     const struct vlci_api *api = &call->guest->api;
     vlci_object *payload = api->PyBytes_FromStringAndSize(call->payload, call->payload_size);
     vlci_object *leases = payload ? leases_in_guest(call->guest, &call->sent) : NULL;
@@ -99,20 +90,16 @@ static vlci_object *ask(struct call *call)
 }
 
 /* Takes the guest's (bytes, list) over. -1: an exception is set there. */
-static int keep_answer(struct call *call, vlci_object *result)
-{
+static int keep_answer(struct call *call, vlci_object *result) {
     const struct vlci_api *api = &call->guest->api;
     vlci_object *bytes = api->PyTuple_GetItem(result, 0); /* borrowed, as is the next */
     vlci_object *buffers = bytes ? api->PyTuple_GetItem(result, 1) : NULL;
     char *data;
-    if (!buffers || api->PyBytes_AsStringAndSize(bytes, &data, &call->answer_size) < 0)
-        return -1;
+    if (!buffers || api->PyBytes_AsStringAndSize(bytes, &data, &call->answer_size) < 0) return -1;
     Py_ssize_t count = api->PyList_Size(buffers);
-    if (count < 0 || reserve(&call->received, count, api) < 0)
-        return -1;
+    if (count < 0 || reserve(&call->received, count, api) < 0) return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (add(&call->received, call->guest, api->PyList_GetItem(buffers, i)) < 0)
-            return -1;
+        if (add(&call->received, call->guest, api->PyList_GetItem(buffers, i)) < 0) return -1;
     }
     call->answer = malloc((size_t)call->answer_size + 1);
     if (!call->answer) {
@@ -123,8 +110,7 @@ static int keep_answer(struct call *call, vlci_object *result)
     return 0;
 }
 
-static int failed(struct call *call, vlc_error *error)
-{
+static int failed(struct call *call, vlc_error *error) {
     const struct vlci_api *api = &call->guest->api;
     vlci_object *pending[3];
     api->PyErr_Fetch(&pending[0], &pending[1], &pending[2]);
@@ -134,22 +120,19 @@ static int failed(struct call *call, vlc_error *error)
     vlci_guest_explain(call->guest, why, sizeof why);
     return vlci_fail(
         error, VLC_BUG, call->guest->name,
-        "the call into the Python of the context \"%s\" failed outside the called function, with %s. "
+        "the call into the Python of the context '%s' failed outside the called function, with %s. "
         "Please report it.",
         call->guest->name, why);
 }
 
 /* The guest's part, without the host's GIL. */
-static int converse(struct call *call, struct vlci_interruptible *interruptible, vlc_error *error)
-{
+static int converse(struct call *call, struct vlci_interruptible *interruptible, vlc_error *error) {
     int status = vlc_enter(call->guest->context, error);
-    if (status != VLC_OK)
-        return status;
+    if (status != VLC_OK) return status;
     int token = vlci_attach(call->guest);
     vlci_interrupt_begin(interruptible);
     vlci_object *result = ask(call);
-    if (!result || keep_answer(call, result) < 0)
-        status = failed(call, error);
+    if (!result || keep_answer(call, result) < 0) status = failed(call, error);
     vlci_interrupt_end(interruptible);
     call->guest->api.Py_DecRef(result);
     vlci_detach(call->guest, token);
@@ -162,13 +145,11 @@ static int converse(struct call *call, struct vlci_interruptible *interruptible,
     return status;
 }
 
-static PyObject *answer(const struct call *call)
-{
+static PyObject *answer(const struct call *call) {
     PyObject *list = PyList_New(call->received.count);
     for (Py_ssize_t i = 0; list && i < call->received.count; i++) {
         PyObject *lease = (PyObject *)vlci_lease_new(vlci_host(), &call->received.items[i]);
-        if (!lease || PyList_SetItem(list, i, lease) < 0)
-            Py_CLEAR(list);
+        if (!lease || PyList_SetItem(list, i, lease) < 0) Py_CLEAR(list);
     }
     PyObject *bytes = list ? PyBytes_FromStringAndSize(call->answer, call->answer_size) : NULL;
     PyObject *pair = bytes ? PyTuple_Pack(2, bytes, list) : NULL;
@@ -177,31 +158,25 @@ static PyObject *answer(const struct call *call)
     return pair;
 }
 
-static int take_arguments(struct call *call, PyObject *payload, PyObject *buffers)
-{
-    if (PyBytes_AsStringAndSize(payload, &call->payload, &call->payload_size) < 0)
-        return -1;
+static int take_arguments(struct call *call, PyObject *payload, PyObject *buffers) {
+    if (PyBytes_AsStringAndSize(payload, &call->payload, &call->payload_size) < 0) return -1;
     Py_ssize_t count = PySequence_Size(buffers);
     struct vlci_realm *host = vlci_host();
-    if (count < 0 || reserve(&call->sent, count, &host->api) < 0)
-        return -1;
+    if (count < 0 || reserve(&call->sent, count, &host->api) < 0) return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *buffer = PySequence_GetItem(buffers, i);
         int result = add(&call->sent, host, (vlci_object *)buffer);
         Py_XDECREF(buffer);
-        if (result < 0)
-            return -1;
+        if (result < 0) return -1;
     }
     return 0;
 }
 
 /* Between the realms; the host's exception, if any, is set. -1 then. */
-static int cross(struct call *call)
-{
+static int cross(struct call *call) {
     vlc_error error = VLC_ERROR_INIT;
     struct vlci_interruptible interruptible;
-    if (vlci_interrupt_prepare(&interruptible, call->guest) < 0)
-        return -1;
+    if (vlci_interrupt_prepare(&interruptible, call->guest) < 0) return -1;
     if (vlci_realm_begin(call->guest, &error) != VLC_OK) {
         vlci_raise(&error);
         return -1;
@@ -215,8 +190,7 @@ static int cross(struct call *call)
     vlci_realm_end(call->guest);
     PyEval_RestoreThread(state);
     vlci_sources_settle(vlci_host());
-    if (PyErr_CheckSignals() < 0)
-        return -1;
+    if (PyErr_CheckSignals() < 0) return -1;
     if (call->interrupted)
         PyErr_SetNone(PyExc_KeyboardInterrupt);
     else if (status != VLC_OK)
@@ -224,13 +198,11 @@ static int cross(struct call *call)
     return call->interrupted || status != VLC_OK ? -1 : 0;
 }
 
-PyObject *vlci_call(struct vlci_realm *guest, PyObject *payload, PyObject *buffers)
-{
+PyObject *vlci_call(struct vlci_realm *guest, PyObject *payload, PyObject *buffers) {
     struct call call = { .guest = guest };
     PyObject *result = NULL;
     vlci_realm_retain(guest);
-    if (take_arguments(&call, payload, buffers) == 0 && cross(&call) == 0)
-        result = answer(&call);
+    if (take_arguments(&call, payload, buffers) == 0 && cross(&call) == 0) result = answer(&call);
     drop(&call.sent);
     drop(&call.received);
     free(call.answer);

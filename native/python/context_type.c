@@ -9,54 +9,43 @@
 
 enum { DEFAULT_TIMEOUT_MS = 5000 };
 
-static struct vlci_context_object *cast(PyObject *self)
-{
-    return (struct vlci_context_object *)self;
-}
+static struct vlci_context_object *cast(PyObject *self) { return (struct vlci_context_object *)self; }
 
-static PyObject *refuse(const char *why)
-{
-    vlc_error error = VLC_ERROR_INIT;
-    vlci_fail(&error, VLC_MISUSE, "", "%s", why);
-    return vlci_raise(&error);
-}
-
-vlc_context *vlci_context_use(struct vlci_context_object *self)
-{
+vlc_context *vlci_context_use(struct vlci_context_object *self) {
     if (!self->context || self->closed) {
-        refuse("cannot use this context: it is closed. Make another.");
+        vlc_error error = VLC_ERROR_INIT;
+        const char *name = PyUnicode_AsUTF8AndSize(self->name, NULL);
+        vlci_fail(&error, VLC_MISUSE, name, "cannot use the context '%s': it is closed. Make another.", name);
+        vlci_raise(&error);
         return NULL;
     }
     self->uses++;
     return self->context;
 }
 
-void vlci_context_unuse(struct vlci_context_object *self)
-{
-    self->uses--;
-}
+void vlci_context_unuse(struct vlci_context_object *self) { self->uses--; }
 
 /* Where a context still answers although it is closed (its figures, leave). */
-static vlc_context *reach(PyObject *self)
-{
-    if (!cast(self)->context)
-        refuse("cannot ask this context: it is destroyed, and its figures went with it.");
+static vlc_context *reach(PyObject *self) {
+    if (!cast(self)->context) {
+        vlc_error error = VLC_ERROR_INIT;
+        const char *name = PyUnicode_AsUTF8AndSize(cast(self)->name, NULL);
+        vlci_fail(&error, VLC_MISUSE, name,
+                  "cannot ask the context '%s': it is destroyed, and its figures with it.", name);
+        vlci_raise(&error);
+    }
     return cast(self)->context;
 }
 
-static PyObject *none_or_raise(int status, const vlc_error *error)
-{
-    if (status != VLC_OK)
-        return vlci_raise(error);
+static PyObject *none_or_raise(int status, const vlc_error *error) {
+    if (status != VLC_OK) return vlci_raise(error);
     Py_RETURN_NONE;
 }
 
 /* A sequence of CPU numbers as an array to be given to PyMem_Free. -1: an exception is set. */
-static int cpu_array(PyObject *sequence, uint32_t **cpus, size_t *count)
-{
+static int cpu_array(PyObject *sequence, uint32_t **cpus, size_t *count) {
     Py_ssize_t size = PySequence_Size(sequence);
-    if (size < 0)
-        return -1;
+    if (size < 0) return -1;
     *cpus = PyMem_Calloc((size_t)size + 1, sizeof **cpus);
     if (!*cpus) {
         PyErr_NoMemory();
@@ -80,13 +69,11 @@ static int cpu_array(PyObject *sequence, uint32_t **cpus, size_t *count)
 }
 
 /* A sequence of str as a NULL-ended array of bytes in the file system's encoding; `keep` holds them. */
-static const char **string_array(PyObject *sequence, PyObject **keep)
-{
+static const char **string_array(PyObject *sequence, PyObject **keep) {
     Py_ssize_t size = PySequence_Size(sequence);
     *keep = size < 0 ? NULL : PyList_New(0);
     const char **strings = *keep ? PyMem_Calloc((size_t)size + 1, sizeof *strings) : NULL;
-    if (*keep && !strings)
-        PyErr_NoMemory();
+    if (*keep && !strings) PyErr_NoMemory();
     for (Py_ssize_t i = 0; strings && i < size; i++) {
         PyObject *item = PySequence_GetItem(sequence, i);
         PyObject *bytes = NULL;
@@ -99,13 +86,11 @@ static const char **string_array(PyObject *sequence, PyObject **keep)
         Py_XDECREF(bytes);
         Py_XDECREF(item);
     }
-    if (!strings)
-        Py_CLEAR(*keep);
+    if (!strings) Py_CLEAR(*keep);
     return strings;
 }
 
-static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
+static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "name", "cpus", "env", "share", "threads", NULL };
     const char *name;
     PyObject *cpus, *env, *share;
@@ -136,8 +121,7 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         Py_END_ALLOW_THREADS if (status == VLC_OK) cast(self)->name =
             PyUnicode_FromString(vlc_name(cast(self)->context));
         else vlci_raise(&error);
-        if (!cast(self)->name)
-            Py_CLEAR(self);
+        if (!cast(self)->name) Py_CLEAR(self);
     }
     PyMem_Free(cpu_numbers);
     PyMem_Free(share_strings);
@@ -149,23 +133,19 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
 /* A context that nobody destroyed stays open until exit(): closing it here could wait for seconds, in
  * whatever code dropped the last reference. */
-static void context_dealloc(PyObject *self)
-{
+static void context_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    if (cast(self)->guest)
-        vlci_realm_release(cast(self)->guest);
+    if (cast(self)->guest) vlci_realm_release(cast(self)->guest);
     Py_XDECREF(cast(self)->name);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
 }
 
-static PyObject *context_load(PyObject *self, PyObject *args)
-{
+static PyObject *context_load(PyObject *self, PyObject *args) {
     PyObject *file = NULL;
     int flags;
-    if (!PyArg_ParseTuple(args, "O&i:load", PyUnicode_FSConverter, &file, &flags))
-        return NULL;
+    if (!PyArg_ParseTuple(args, "O&i:load", PyUnicode_FSConverter, &file, &flags)) return NULL;
     PyObject *result = NULL;
     vlc_context *context = vlci_context_use(cast(self));
     if (context) {
@@ -181,18 +161,14 @@ static PyObject *context_load(PyObject *self, PyObject *args)
     return result;
 }
 
-static PyObject *context_symbol(PyObject *self, PyObject *args)
-{
+static PyObject *context_symbol(PyObject *self, PyObject *args) {
     PyObject *handle;
     const char *name;
-    if (!PyArg_ParseTuple(args, "Os:symbol", &handle, &name))
-        return NULL;
+    if (!PyArg_ParseTuple(args, "Os:symbol", &handle, &name)) return NULL;
     vlc_library *library = PyLong_AsVoidPtr(handle);
-    if (!library && PyErr_Occurred())
-        return NULL;
+    if (!library && PyErr_Occurred()) return NULL;
     vlc_context *context = vlci_context_use(cast(self));
-    if (!context)
-        return NULL;
+    if (!context) return NULL;
     void *address;
     vlc_error error = VLC_ERROR_INIT;
     int status;
@@ -201,12 +177,10 @@ static PyObject *context_symbol(PyObject *self, PyObject *args)
     return status == VLC_OK ? PyLong_FromVoidPtr(address) : vlci_raise(&error);
 }
 
-static PyObject *context_enter(PyObject *self, PyObject *unused)
-{
+static PyObject *context_enter(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = vlci_context_use(cast(self));
-    if (!context)
-        return NULL;
+    if (!context) return NULL;
     vlc_error error = VLC_ERROR_INIT;
     int status;
     Py_BEGIN_ALLOW_THREADS status = vlc_enter(context, &error);
@@ -214,12 +188,10 @@ static PyObject *context_enter(PyObject *self, PyObject *unused)
     return none_or_raise(status, &error);
 }
 
-static PyObject *context_leave(PyObject *self, PyObject *unused)
-{
+static PyObject *context_leave(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = reach(self);
-    if (!context)
-        return NULL;
+    if (!context) return NULL;
     vlc_error error = VLC_ERROR_INIT;
     int status;
     cast(self)->uses++;
@@ -229,8 +201,7 @@ static PyObject *context_leave(PyObject *self, PyObject *unused)
 }
 
 /* A host callable on a thread of the pool. */
-static void *run_callable(void *argument)
-{
+static void *run_callable(void *argument) {
     PyObject *function = argument;
     struct vlci_realm *host = vlci_host();
     vlc_error closed = VLC_ERROR_INIT;
@@ -238,8 +209,7 @@ static void *run_callable(void *argument)
         return NULL; /* the host is at its end; the reference goes with it */
     int token = vlci_attach(host);
     PyObject *result = PyObject_CallNoArgs(function);
-    if (!result)
-        PyErr_WriteUnraisable(function);
+    if (!result) PyErr_WriteUnraisable(function);
     Py_XDECREF(result);
     Py_DECREF(function);
     vlci_detach(host, token);
@@ -247,16 +217,13 @@ static void *run_callable(void *argument)
     return NULL;
 }
 
-static PyObject *context_submit(PyObject *self, PyObject *args, PyObject *kwargs)
-{
+static PyObject *context_submit(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "function", "thread", NULL };
     PyObject *function;
     int thread = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:submit", names, &function, &thread))
-        return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:submit", names, &function, &thread)) return NULL;
     vlc_context *context = vlci_context_use(cast(self));
-    if (!context)
-        return NULL;
+    if (!context) return NULL;
     vlc_error error = VLC_ERROR_INIT;
     int status;
     Py_INCREF(function); /* run_callable's */
@@ -264,23 +231,18 @@ static PyObject *context_submit(PyObject *self, PyObject *args, PyObject *kwargs
         thread < 0 ? vlc_submit(context, run_callable, function, NULL, &error)
                    : vlc_submit_on(context, (uint32_t)thread, run_callable, function, NULL, &error);
     Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
-    if (status != VLC_OK)
-        Py_DECREF(function);
+    if (status != VLC_OK) Py_DECREF(function);
     return none_or_raise(status, &error);
 }
 
-static PyObject *context_call_address(PyObject *self, PyObject *args)
-{
+static PyObject *context_call_address(PyObject *self, PyObject *args) {
     PyObject *address, *argument;
-    if (!PyArg_ParseTuple(args, "OO:call_address", &address, &argument))
-        return NULL;
+    if (!PyArg_ParseTuple(args, "OO:call_address", &address, &argument)) return NULL;
     void *function = PyLong_AsVoidPtr(address);
     void *pointer = function || !PyErr_Occurred() ? PyLong_AsVoidPtr(argument) : NULL;
-    if (PyErr_Occurred())
-        return NULL;
+    if (PyErr_Occurred()) return NULL;
     vlc_context *context = vlci_context_use(cast(self));
-    if (!context)
-        return NULL;
+    if (!context) return NULL;
     void *result = NULL;
     vlc_error error = VLC_ERROR_INIT;
     int status;
@@ -289,12 +251,10 @@ static PyObject *context_call_address(PyObject *self, PyObject *args)
     return status == VLC_OK ? PyLong_FromVoidPtr(result) : vlci_raise(&error);
 }
 
-static PyObject *context_resize(PyObject *self, PyObject *cpus)
-{
+static PyObject *context_resize(PyObject *self, PyObject *cpus) {
     uint32_t *numbers;
     size_t count;
-    if (cpu_array(cpus, &numbers, &count) < 0)
-        return NULL;
+    if (cpu_array(cpus, &numbers, &count) < 0) return NULL;
     PyObject *result = NULL;
     vlc_context *context = vlci_context_use(cast(self));
     if (context) {
@@ -308,79 +268,66 @@ static PyObject *context_resize(PyObject *self, PyObject *cpus)
     return result;
 }
 
-static PyObject *context_cpus(PyObject *self, PyObject *unused)
-{
+static PyObject *context_cpus(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = reach(self);
-    if (!context)
-        return NULL;
+    if (!context) return NULL;
     size_t capacity = vlc_cpus(context, NULL, 0), count;
     uint32_t *numbers = PyMem_Calloc(capacity + 1, sizeof *numbers);
-    if (!numbers)
-        return PyErr_NoMemory();
+    if (!numbers) return PyErr_NoMemory();
     count = vlc_cpus(context, numbers, capacity);
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < count && i < capacity; i++) {
         PyObject *number = PyLong_FromUnsignedLong(numbers[i]);
-        if (!number || PyList_Append(list, number) < 0)
-            Py_CLEAR(list);
+        if (!number || PyList_Append(list, number) < 0) Py_CLEAR(list);
         Py_XDECREF(number);
     }
     PyMem_Free(numbers);
     return list;
 }
 
-static PyObject *context_threads(PyObject *self, PyObject *unused)
-{
+static PyObject *context_threads(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = reach(self);
-    if (!context)
-        return NULL;
+    if (!context) return NULL;
     size_t capacity = vlc_threads(context, NULL, 0) + 16, count; /* some may be born meanwhile */
     int32_t *ids = PyMem_Calloc(capacity, sizeof *ids);
-    if (!ids)
-        return PyErr_NoMemory();
+    if (!ids) return PyErr_NoMemory();
     count = vlc_threads(context, ids, capacity);
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < count && i < capacity; i++) {
         PyObject *number = PyLong_FromLong(ids[i]);
-        if (!number || PyList_Append(list, number) < 0)
-            Py_CLEAR(list);
+        if (!number || PyList_Append(list, number) < 0) Py_CLEAR(list);
         Py_XDECREF(number);
     }
     PyMem_Free(ids);
     return list;
 }
 
-static PyObject *context_libraries(PyObject *self, PyObject *unused)
-{
+static PyObject *context_libraries(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = reach(self);
     PyObject *list = context ? PyList_New(0) : NULL;
     const char *path;
     for (size_t i = 0; list && (path = vlc_library_path(context, i)); i++) {
         PyObject *text = PyUnicode_DecodeFSDefault(path);
-        if (!text || PyList_Append(list, text) < 0)
-            Py_CLEAR(list);
+        if (!text || PyList_Append(list, text) < 0) Py_CLEAR(list);
         Py_XDECREF(text);
     }
     return list;
 }
 
-static PyObject *context_stats(PyObject *self, PyObject *unused)
-{
+static PyObject *context_stats(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = reach(self);
-    if (!context)
-        return NULL;
+    if (!context) return NULL;
     vlc_stats stats = VLC_STATS_INIT;
     vlc_error error = VLC_ERROR_INIT;
     int status;
     cast(self)->uses++;
     Py_BEGIN_ALLOW_THREADS status = vlc_get_stats(context, &stats, &error);
     Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
-    if (status != VLC_OK)
-        return vlci_raise(&error);
+    if (status != VLC_OK) return vlci_raise(&error);
     const struct {
         const char *name;
         unsigned long long value;
@@ -402,16 +349,14 @@ static PyObject *context_stats(PyObject *self, PyObject *unused)
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict && i < sizeof figures / sizeof figures[0]; i++) {
         PyObject *value = PyLong_FromUnsignedLongLong(figures[i].value);
-        if (!value || PyDict_SetItemString(dict, figures[i].name, value) < 0)
-            Py_CLEAR(dict);
+        if (!value || PyDict_SetItemString(dict, figures[i].name, value) < 0) Py_CLEAR(dict);
         Py_XDECREF(value);
     }
     return dict;
 }
 
 /* Waits until no method of another thread uses the context without the GIL, `timeout_ms` at most. */
-static bool wait_for_uses(struct vlci_context_object *self, int timeout_ms)
-{
+static bool wait_for_uses(struct vlci_context_object *self, int timeout_ms) {
     const struct timespec pause = { 0, 1000000 };
     for (int waited = 0; self->uses && waited < timeout_ms; waited++) {
         Py_BEGIN_ALLOW_THREADS nanosleep(&pause, NULL);
@@ -421,46 +366,40 @@ static bool wait_for_uses(struct vlci_context_object *self, int timeout_ms)
 }
 
 /* What keeps a context from being destroyed, or VLC_OK. */
-static int check_guest(const struct vlci_context_object *self, vlc_error *error)
-{
+static int check_guest(const struct vlci_context_object *self, vlc_error *error) {
     struct vlci_realm *guest = self->guest;
-    if (!guest)
-        return VLC_OK;
+    if (!guest) return VLC_OK;
     pthread_mutex_lock(&guest->lock);
     enum vlci_life life = guest->life;
     pthread_mutex_unlock(&guest->lock);
     if (life != VLCI_STOPPED)
         return vlci_fail(
             error, VLC_MISUSE, guest->name,
-            "cannot destroy the context \"%s\": its Python still runs. Stop the interpreter first.",
+            "cannot destroy the context '%s': its Python still runs. Stop the interpreter first.",
             guest->name);
     size_t lent = atomic_load(&guest->lent);
     if (lent)
         return vlci_fail(
             error, VLC_BUSY, guest->name,
-            "cannot destroy the context \"%s\": %zu of its arrays are still held outside. Drop or copy "
+            "cannot destroy the context '%s': %zu of its arrays are still held outside. Drop or copy "
             "them, and close it again.",
             guest->name, lent);
     return VLC_OK;
 }
 
-static PyObject *context_destroy(PyObject *object, PyObject *args, PyObject *kwargs)
-{
+static PyObject *context_destroy(PyObject *object, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "timeout_ms", NULL };
     struct vlci_context_object *self = cast(object);
     int timeout_ms = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:destroy", names, &timeout_ms))
-        return NULL;
-    if (!self->context)
-        Py_RETURN_NONE;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:destroy", names, &timeout_ms)) return NULL;
+    if (!self->context) Py_RETURN_NONE;
     vlc_error error = VLC_ERROR_INIT;
-    if (check_guest(self, &error) != VLC_OK)
-        return vlci_raise(&error);
+    if (check_guest(self, &error) != VLC_OK) return vlci_raise(&error);
     self->closed = true;
     if (!wait_for_uses(self, timeout_ms < 0 ? DEFAULT_TIMEOUT_MS : timeout_ms)) {
         vlci_fail(
             &error, VLC_BUSY, vlc_name(self->context),
-            "cannot destroy the context \"%s\": %u calls of other threads are still inside. End them, and "
+            "cannot destroy the context '%s': %u calls of other threads are still inside. End them, and "
             "close it again.",
             vlc_name(self->context), self->uses);
         return vlci_raise(&error);
@@ -469,24 +408,20 @@ static PyObject *context_destroy(PyObject *object, PyObject *args, PyObject *kwa
     self->context = NULL; /* nobody may reach it while it goes */
     int status;
     Py_BEGIN_ALLOW_THREADS status = vlc_destroy(context, timeout_ms, &error);
-    Py_END_ALLOW_THREADS if (status != VLC_OK)
-    {
+    Py_END_ALLOW_THREADS if (status != VLC_OK) {
         self->context = context;
         return vlci_raise(&error);
     }
-    if (self->guest)
-        vlci_leases_forget(self->guest);
+    if (self->guest) vlci_leases_forget(self->guest);
     Py_RETURN_NONE;
 }
 
-static PyObject *context_get_name(PyObject *self, void *unused)
-{
+static PyObject *context_get_name(PyObject *self, void *unused) {
     (void)unused;
     return Py_NewRef(cast(self)->name);
 }
 
-PyObject *vlci_context_type_new(PyObject *module)
-{
+PyObject *vlci_context_type_new(PyObject *module) {
     static PyMethodDef methods[] = {
         { "load", context_load, METH_VARARGS, "load(file, flags)\n--\n\nLoads a library; gives its handle." },
         { "symbol", context_symbol, METH_VARARGS,

@@ -11,18 +11,15 @@
 
 enum { OLDEST_MINOR = 9 }; /* 3.8's PyType_FromSpec writes elsewhere when given a buffer slot */
 
-void vlci_guest_explain(struct vlci_realm *realm, char *words, size_t size)
-{
+void vlci_guest_explain(struct vlci_realm *realm, char *words, size_t size) {
     const struct vlci_api *api = &realm->api;
     vlci_object *type, *value, *traceback;
     api->PyErr_Fetch(&type, &value, &traceback);
     api->PyErr_NormalizeException(&type, &value, &traceback);
     vlci_object *texts[2] = { NULL, NULL };
     const char *parts[2] = { NULL, NULL };
-    if (type)
-        texts[0] = api->PyObject_GetAttrString(type, "__name__");
-    if (value)
-        texts[1] = api->PyObject_Str(value);
+    if (type) texts[0] = api->PyObject_GetAttrString(type, "__name__");
+    if (value) texts[1] = api->PyObject_Str(value);
     for (int i = 0; i < 2; i++) {
         Py_ssize_t length;
         parts[i] = texts[i] ? api->PyUnicode_AsUTF8AndSize(texts[i], &length) : NULL;
@@ -31,12 +28,10 @@ void vlci_guest_explain(struct vlci_realm *realm, char *words, size_t size)
              parts[1] ? parts[1] : "(no text)");
     api->PyErr_Clear();
     vlci_object *done[] = { texts[0], texts[1], type, value, traceback };
-    for (size_t i = 0; i < sizeof done / sizeof done[0]; i++)
-        api->Py_DecRef(done[i]); /* NULL is fine */
+    for (size_t i = 0; i < sizeof done / sizeof done[0]; i++) api->Py_DecRef(done[i]); /* NULL is fine */
 }
 
-static int check_version(struct vlci_birth *birth)
-{
+static int check_version(struct vlci_birth *birth) {
     const struct vlci_realm *realm = birth->realm;
     const char *version = realm->api.Py_GetVersion();
     char *rest;
@@ -45,20 +40,18 @@ static int check_version(struct vlci_birth *birth)
     if (strstr(version, "free-threading"))
         return vlci_fail(
             birth->error, VLC_LOAD_FAILED, birth->libpython,
-            "cannot start a Python in the context \"%s\": %s is a free-threaded build (%.40s), whose "
+            "cannot start a Python in the context '%s': %s is a free-threaded build (%.40s), whose "
             "objects are laid out in another way. Give `python=` a build with the GIL.",
             realm->name, birth->libpython, version);
     if (major != 3 || minor < OLDEST_MINOR)
-        return vlci_fail(
-            birth->error, VLC_LOAD_FAILED, birth->libpython,
-            "cannot start a Python in the context \"%s\": %s is of version %.40s, and 3.%d is the "
-            "oldest that works. Give `python=` a newer one.",
-            realm->name, birth->libpython, version, OLDEST_MINOR);
+        return vlci_fail(birth->error, VLC_LOAD_FAILED, birth->libpython,
+                         "cannot start a Python in the context '%s': %s is of version %.40s, and 3.%d is the "
+                         "oldest that works. Give `python=` a newer one.",
+                         realm->name, birth->libpython, version, OLDEST_MINOR);
     return VLC_OK;
 }
 
-static vlci_object *list_of(const struct vlci_api *api, const struct vlci_text *texts, Py_ssize_t count)
-{
+static vlci_object *list_of(const struct vlci_api *api, const struct vlci_text *texts, Py_ssize_t count) {
     vlci_object *list = api->PyList_New(0);
     for (Py_ssize_t i = 0; list && i < count; i++) {
         vlci_object *text = api->PyUnicode_DecodeUTF8(texts[i].bytes, texts[i].size, "surrogatepass");
@@ -72,8 +65,7 @@ static vlci_object *list_of(const struct vlci_api *api, const struct vlci_text *
 }
 
 static int set_sys(const struct vlci_api *api, const char *name, const struct vlci_text *texts,
-                   Py_ssize_t count)
-{
+                   Py_ssize_t count) {
     vlci_object *list = list_of(api, texts, count);
     int result = list ? api->PySys_SetObject(name, list) : -1;
     api->Py_DecRef(list);
@@ -81,45 +73,36 @@ static int set_sys(const struct vlci_api *api, const char *name, const struct vl
 }
 
 /* Runs the bootstrap as the module _vlcs_guest and keeps its `serve`. */
-static int run_bootstrap(struct vlci_realm *realm, const char *source)
-{
+static int run_bootstrap(struct vlci_realm *realm, const char *source) {
     const struct vlci_api *api = &realm->api;
     vlci_object *module = api->PyImport_AddModule("_vlcs_guest"); /* borrowed, as is its dict */
     vlci_object *names = module ? api->PyModule_GetDict(module) : NULL;
-    if (!names || api->PyDict_SetItemString(names, "__builtins__", api->PyEval_GetBuiltins()) < 0)
-        return -1;
+    if (!names || api->PyDict_SetItemString(names, "__builtins__", api->PyEval_GetBuiltins()) < 0) return -1;
     vlci_object *code = api->Py_CompileString(source, "<vlcs guest>", Py_file_input);
     vlci_object *result = code ? api->PyEval_EvalCode(code, names, names) : NULL;
     api->Py_DecRef(code);
-    if (!result)
-        return -1;
+    if (!result) return -1;
     api->Py_DecRef(result);
     realm->serve = api->PyObject_GetAttrString(module, "serve");
     return realm->serve ? 0 : -1;
 }
 
 /* Puts into a fresh interpreter what the bridge needs there. -1: an exception is set. */
-static int furnish(const struct vlci_birth *birth)
-{
+static int furnish(const struct vlci_birth *birth) {
     struct vlci_realm *realm = birth->realm;
     const struct vlci_api *api = &realm->api;
     vlci_object *builtins = api->PyEval_GetBuiltins(); /* borrowed */
     realm->keyboard_interrupt = api->PyDict_GetItemString(builtins, "KeyboardInterrupt");
     api->Py_IncRef(realm->keyboard_interrupt);
     realm->lease_type = vlci_lease_type_new(api);
-    if (!realm->keyboard_interrupt || !realm->lease_type)
-        return -1;
-    if (birth->path && set_sys(api, "path", birth->path, birth->path_count) < 0)
-        return -1;
-    if (set_sys(api, "argv", birth->argv, birth->argv_count) < 0)
-        return -1;
-    if (vlci_host_module_add(realm, birth->settings.bytes, birth->settings.size) < 0)
-        return -1;
+    if (!realm->keyboard_interrupt || !realm->lease_type) return -1;
+    if (birth->path && set_sys(api, "path", birth->path, birth->path_count) < 0) return -1;
+    if (set_sys(api, "argv", birth->argv, birth->argv_count) < 0) return -1;
+    if (vlci_host_module_add(realm, birth->settings.bytes, birth->settings.size) < 0) return -1;
     return run_bootstrap(realm, birth->bootstrap);
 }
 
-static void forget_objects(struct vlci_realm *realm)
-{
+static void forget_objects(struct vlci_realm *realm) {
     vlci_object **objects[] = { &realm->serve, &realm->keyboard_interrupt, &realm->lease_type };
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
         realm->api.Py_DecRef(*objects[i]);
@@ -127,25 +110,19 @@ static void forget_objects(struct vlci_realm *realm)
     }
 }
 
-static int start(struct vlci_birth *birth)
-{
+static int start(struct vlci_birth *birth) {
     struct vlci_realm *realm = birth->realm;
     struct vlci_api *api = &realm->api;
     vlc_library *libpython;
     int status = vlc_load(realm->context, birth->libpython, RTLD_NOW | RTLD_GLOBAL, &libpython, birth->error);
-    if (status == VLC_OK)
-        status = vlci_api_of_guest(api, realm->context, libpython, birth->error);
-    if (status == VLC_OK)
-        status = check_version(birth);
-    if (status != VLC_OK)
-        return status;
+    if (status == VLC_OK) status = vlci_api_of_guest(api, realm->context, libpython, birth->error);
+    if (status == VLC_OK) status = check_version(birth);
+    if (status != VLC_OK) return status;
 
     /* Py_InitializeEx does not turn UTF-8 mode on in the C locale, as the command `python` does. */
     int *utf8_mode = vlci_api_datum(realm->context, libpython, "Py_UTF8Mode");
-    if (utf8_mode && birth->utf8_mode)
-        *utf8_mode = 1;
-    if (api->Py_SetProgramName)
-        api->Py_SetProgramName(birth->program); /* copied there */
+    if (utf8_mode && birth->utf8_mode) *utf8_mode = 1;
+    if (api->Py_SetProgramName) api->Py_SetProgramName(birth->program); /* copied there */
     api->Py_InitializeEx(0);
     realm->interpreter = api->PyInterpreterState_Get();
     realm->home = pthread_self();
@@ -159,21 +136,19 @@ static int start(struct vlci_birth *birth)
     api->Py_FinalizeEx();
     return vlci_fail(
         birth->error, VLC_LOAD_FAILED, birth->libpython,
-        "cannot start a Python in the context \"%s\": %s is loaded, but its first code failed with %s. "
+        "cannot start a Python in the context '%s': %s is loaded, but its first code failed with %s. "
         "Check that its standard library is whole and that `python=` is the one it belongs to.",
         realm->name, birth->libpython, why);
 }
 
-void *vlci_guest_start(void *argument)
-{
+void *vlci_guest_start(void *argument) {
     struct vlci_birth *birth = argument;
     birth->status = start(birth);
     vlci_realm_set_life(birth->realm, birth->status == VLC_OK ? VLCI_RUNNING : VLCI_STOPPED);
     return NULL;
 }
 
-void *vlci_guest_stop(void *argument)
-{
+void *vlci_guest_stop(void *argument) {
     struct vlci_realm *realm = argument;
     vlci_attach(realm);
     forget_objects(realm);

@@ -14,8 +14,7 @@ static sem_t signalled;
 static atomic_bool arrived; /* SIGINT, since the latest vlci_interrupt_prepare of the main thread */
 static bool watching;       /* the watching thread lives; false again in a forked child */
 
-static void on_sigint(int number, siginfo_t *info, void *machine)
-{
+static void on_sigint(int number, siginfo_t *info, void *machine) {
     int saved = errno;
     if (host_action.sa_flags & SA_SIGINFO)
         host_action.sa_sigaction(number, info, machine);
@@ -27,24 +26,20 @@ static void on_sigint(int number, siginfo_t *info, void *machine)
 }
 
 /* `thread` as Python's get_ident() knows it: on Linux the pthread_t. */
-static void raise_in(struct vlci_interruptible *call, pthread_t thread)
-{
+static void raise_in(struct vlci_interruptible *call, pthread_t thread) {
     const struct vlci_realm *realm = call->realm;
     call->raised =
         realm->api.PyThreadState_SetAsyncExc((unsigned long)thread, realm->keyboard_interrupt) == 1;
 }
 
-static void forward(void)
-{
+static void forward(void) {
     vlc_error error = VLC_ERROR_INIT;
     pthread_mutex_lock(&lock);
     struct vlci_interruptible *call = innermost;
     struct vlci_realm *realm = call ? call->realm : NULL;
-    if (realm)
-        vlci_realm_retain(realm);
+    if (realm) vlci_realm_retain(realm);
     pthread_mutex_unlock(&lock);
-    if (!realm)
-        return;
+    if (!realm) return;
     if (vlci_realm_begin(realm, &error) == VLC_OK) {
         int token = vlci_attach(realm);
         /* The call may have ended while this thread waited for the GIL; it cannot while it has it. */
@@ -58,49 +53,38 @@ static void forward(void)
     vlci_realm_release(realm);
 }
 
-static void *watch(void *unused)
-{
+static void *watch(void *unused) {
     (void)unused;
     for (;;) {
-        if (sem_wait(&signalled) == 0)
-            forward();
+        if (sem_wait(&signalled) == 0) forward();
     }
     return NULL;
 }
 
-static void forget_parent(void)
-{
+static void forget_parent(void) {
     watching = main_known = false;
     innermost = NULL;
     pthread_mutex_init(&lock, NULL); /* a thread that is not here may have held it */
 }
 
 /* Starts the watching thread. Where it cannot, Ctrl-C waits for the guest's call to return. */
-static bool start_watching(void)
-{
-    if (watching)
-        return true;
-    if (sem_init(&signalled, 0, 0))
-        return false;
+static bool start_watching(void) {
+    if (watching) return true;
+    if (sem_init(&signalled, 0, 0)) return false;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread must not take the host's signals */
     pthread_t thread;
     watching = pthread_create(&thread, NULL, watch, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (watching)
-        pthread_detach(thread);
+    if (watching) pthread_detach(thread);
     return watching;
 }
 
-static bool is_main_thread(void)
-{
-    return main_known && pthread_equal(main_thread, pthread_self());
-}
+static bool is_main_thread(void) { return main_known && pthread_equal(main_thread, pthread_self()); }
 
 /* Learns which thread is the host's main thread. -1: an exception is set. */
-static int find_main_thread(void)
-{
+static int find_main_thread(void) {
     static bool prepared;
     if (!prepared && pthread_atfork(NULL, NULL, forget_parent)) {
         PyErr_NoMemory();
@@ -114,19 +98,16 @@ static int find_main_thread(void)
     Py_XDECREF(ident);
     Py_XDECREF(thread);
     Py_XDECREF(threading);
-    if (PyErr_Occurred())
-        return -1;
+    if (PyErr_Occurred()) return -1;
     main_thread = (pthread_t)number;
     main_known = true;
     return 0;
 }
 
 /* Whether the host's Python answers SIGINT with KeyboardInterrupt: 1, 0, or -1 with an exception. */
-static int host_raises(void)
-{
+static int host_raises(void) {
     PyObject *module = PyImport_ImportModule("_signal");
-    if (!module)
-        return -1;
+    if (!module) return -1;
     PyObject *handler = PyObject_CallMethod(module, "getsignal", "i", SIGINT);
     PyObject *raising = PyObject_GetAttrString(module, "default_int_handler");
     int result = handler && raising ? handler == raising : -1;
@@ -137,19 +118,15 @@ static int host_raises(void)
 }
 
 /* Chains our handler before Python's. 1: Ctrl-C is forwarded, 0: it is not, -1: an exception is set. */
-static int install(void)
-{
+static int install(void) {
     struct sigaction current;
-    if (sigaction(SIGINT, NULL, &current))
-        return 0;
+    if (sigaction(SIGINT, NULL, &current)) return 0;
     /* Every signal.signal() of the host replaces ours: as long as it is there, nothing has changed. */
-    if (current.sa_flags & SA_SIGINFO && current.sa_sigaction == on_sigint)
-        return watching;
+    if (current.sa_flags & SA_SIGINFO && current.sa_sigaction == on_sigint) return watching;
     if (!(current.sa_flags & SA_SIGINFO) && (current.sa_handler == SIG_DFL || current.sa_handler == SIG_IGN))
         return 0;
     int raises = host_raises();
-    if (raises <= 0 || !start_watching())
-        return raises < 0 ? -1 : 0;
+    if (raises <= 0 || !start_watching()) return raises < 0 ? -1 : 0;
     host_action = current;
     struct sigaction ours = current;
     ours.sa_flags |= SA_SIGINFO;
@@ -157,23 +134,18 @@ static int install(void)
     return sigaction(SIGINT, &ours, NULL) == 0;
 }
 
-int vlci_interrupt_prepare(struct vlci_interruptible *call, struct vlci_realm *realm)
-{
-    *call = (struct vlci_interruptible) { .realm = realm };
-    if (!main_known && find_main_thread() < 0)
-        return -1;
-    if (!is_main_thread())
-        return 0;
+int vlci_interrupt_prepare(struct vlci_interruptible *call, struct vlci_realm *realm) {
+    *call = (struct vlci_interruptible){ .realm = realm };
+    if (!main_known && find_main_thread() < 0) return -1;
+    if (!is_main_thread()) return 0;
     int installed = install();
-    if (installed < 0)
-        return -1;
+    if (installed < 0) return -1;
     call->watched = installed;
     atomic_store(&arrived, false);
     return PyErr_CheckSignals(); /* what arrived before is the host's alone */
 }
 
-void vlci_interrupt_begin(struct vlci_interruptible *call)
-{
+void vlci_interrupt_begin(struct vlci_interruptible *call) {
     if (call->watched) {
         pthread_mutex_lock(&lock);
         call->outer = innermost;
@@ -187,8 +159,7 @@ void vlci_interrupt_begin(struct vlci_interruptible *call)
     }
 }
 
-void vlci_interrupt_end(struct vlci_interruptible *call)
-{
+void vlci_interrupt_end(struct vlci_interruptible *call) {
     if (call->watched) {
         pthread_mutex_lock(&lock);
         innermost = call->outer;
@@ -200,10 +171,8 @@ void vlci_interrupt_end(struct vlci_interruptible *call)
         call->realm->api.PyThreadState_SetAsyncExc((unsigned long)pthread_self(), NULL);
 }
 
-struct vlci_interruptible *vlci_interrupt_suspend(void)
-{
-    if (!is_main_thread())
-        return NULL;
+struct vlci_interruptible *vlci_interrupt_suspend(void) {
+    if (!is_main_thread()) return NULL;
     pthread_mutex_lock(&lock);
     struct vlci_interruptible *call = innermost;
     innermost = NULL;
@@ -211,21 +180,15 @@ struct vlci_interruptible *vlci_interrupt_suspend(void)
     return call;
 }
 
-void vlci_interrupt_resume(struct vlci_interruptible *call, bool handled)
-{
-    if (!call)
-        return;
-    if (handled)
-        atomic_store(&arrived, false);
+void vlci_interrupt_resume(struct vlci_interruptible *call, bool handled) {
+    if (!call) return;
+    if (handled) atomic_store(&arrived, false);
     pthread_mutex_lock(&lock);
     innermost = call;
     pthread_mutex_unlock(&lock);
-    if (atomic_load(&arrived))
-        sem_post(&signalled);
+    if (atomic_load(&arrived)) sem_post(&signalled);
 }
 
-void vlci_interrupt_home(struct vlci_realm *realm)
-{
-    if (realm->home_call && !realm->home_call->raised)
-        raise_in(realm->home_call, realm->home);
+void vlci_interrupt_home(struct vlci_realm *realm) {
+    if (realm->home_call && !realm->home_call->raised) raise_in(realm->home_call, realm->home);
 }

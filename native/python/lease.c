@@ -33,17 +33,14 @@ enum { SEARCH_DEPTH = 64 };
  * for the next call, which is cheaper than waking a thread. */
 enum { PROMPT_BYTES = 1 << 20 };
 
-static void free_source(struct vlci_source *source)
-{
+static void free_source(struct vlci_source *source) {
     source->owner->api.PyBuffer_Release(&source->view);
     vlci_realm_release(source->owner);
     free(source);
 }
 
-void vlci_sources_settle(struct vlci_realm *realm)
-{
-    if (!atomic_load_explicit(&realm->released, memory_order_relaxed))
-        return;
+void vlci_sources_settle(struct vlci_realm *realm) {
+    if (!atomic_load_explicit(&realm->released, memory_order_relaxed)) return;
     struct vlci_source *source = atomic_exchange(&realm->released, NULL);
     vlci_object *type, *value, *traceback;
     realm->api.PyErr_Fetch(&type, &value, &traceback); /* destructors run below */
@@ -55,15 +52,13 @@ void vlci_sources_settle(struct vlci_realm *realm)
     realm->api.PyErr_Restore(type, value, traceback);
 }
 
-static int settle_host(void *realm)
-{
+static int settle_host(void *realm) {
     atomic_store(&((struct vlci_realm *)realm)->settling, false);
     vlci_sources_settle(realm);
     return 0;
 }
 
-static void *settle_guest(void *argument)
-{
+static void *settle_guest(void *argument) {
     struct vlci_realm *realm = argument;
     vlc_error error = VLC_ERROR_INIT;
     atomic_store(&realm->settling, false);
@@ -76,36 +71,30 @@ static void *settle_guest(void *argument)
 }
 
 /* Has the owner free what was queued, soon and on a thread of its own. */
-static bool ask_to_settle(struct vlci_realm *owner)
-{
+static bool ask_to_settle(struct vlci_realm *owner) {
     vlc_error error = VLC_ERROR_INIT;
-    if (vlci_realm_begin(owner, &error) != VLC_OK)
-        return false;
+    if (vlci_realm_begin(owner, &error) != VLC_OK) return false;
     bool asked;
     if (!owner->context) {
         asked = owner->api.Py_AddPendingCall(settle_host, owner) == 0;
     } else {
         vlci_realm_retain(owner);
         asked = vlc_submit_on(owner->context, 0, settle_guest, owner, NULL, &error) == VLC_OK;
-        if (!asked)
-            vlci_realm_release(owner);
+        if (!asked) vlci_realm_release(owner);
     }
     vlci_realm_end(owner);
     return asked;
 }
 
-void vlci_span_drop(struct vlci_span *span)
-{
+void vlci_span_drop(struct vlci_span *span) {
     struct vlci_source *source = span->source;
     span->source = NULL;
-    if (!source || atomic_fetch_sub(&source->references, 1) != 1)
-        return;
+    if (!source || atomic_fetch_sub(&source->references, 1) != 1) return;
     struct vlci_realm *owner = source->owner;
     bool prompt = source->view.len >= PROMPT_BYTES || !owner->context;
     vlci_realm_retain(owner);
     source->next = atomic_load(&owner->released);
-    while (!atomic_compare_exchange_weak(&owner->released, &source->next, source))
-        ;
+    while (!atomic_compare_exchange_weak(&owner->released, &source->next, source));
     atomic_fetch_sub(&owner->lent, 1);
     if (prompt && !atomic_exchange(&owner->settling, true) && !ask_to_settle(owner))
         atomic_store(&owner->settling, false); /* the next call settles */
@@ -113,8 +102,7 @@ void vlci_span_drop(struct vlci_span *span)
 }
 
 /* The lease of `realm` that covers the memory, as a span on its source. */
-static bool find_lease(struct vlci_realm *realm, struct vlci_span *span)
-{
+static bool find_lease(struct vlci_realm *realm, struct vlci_span *span) {
     bool found = false;
     const char *data = span->data;
     pthread_mutex_lock(&realm->lock);
@@ -133,8 +121,7 @@ static bool find_lease(struct vlci_realm *realm, struct vlci_span *span)
     return found;
 }
 
-int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, vlci_object *exporter)
-{
+int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, vlci_object *exporter) {
     struct vlci_source *source = calloc(1, sizeof *source);
     if (!source) {
         realm->api.PyErr_NoMemory();
@@ -144,7 +131,7 @@ int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, vlci_object
         free(source);
         return -1;
     }
-    *span = (struct vlci_span) { source, source->view.buf, source->view.len, source->view.readonly };
+    *span = (struct vlci_span){ source, source->view.buf, source->view.len, source->view.readonly };
     if (span->size > 0 && find_lease(realm, span)) {
         realm->api.PyBuffer_Release(&source->view);
         free(source);
@@ -157,27 +144,23 @@ int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, vlci_object
     return 0;
 }
 
-static void free_lease(struct vlci_lease *lease)
-{
+static void free_lease(struct vlci_lease *lease) {
     struct vlci_realm *holder = lease->holder;
     pthread_mutex_lock(&holder->lock);
     if (lease->previous)
         lease->previous->next = lease->next;
     else
         holder->leases = lease->next;
-    if (lease->next)
-        lease->next->previous = lease->previous;
+    if (lease->next) lease->next->previous = lease->previous;
     pthread_mutex_unlock(&holder->lock);
     vlci_span_drop(&lease->span);
     vlci_realm_release(holder);
     free(lease);
 }
 
-vlci_object *vlci_lease_new(struct vlci_realm *holder, const struct vlci_span *span)
-{
+vlci_object *vlci_lease_new(struct vlci_realm *holder, const struct vlci_span *span) {
     struct vlci_lease *lease = malloc(sizeof *lease);
-    if (!lease)
-        return holder->api.PyErr_NoMemory();
+    if (!lease) return holder->api.PyErr_NoMemory();
     vlci_object *object = holder->api.PyType_GenericAlloc(holder->lease_type, 0);
     if (!object) {
         free(lease);
@@ -185,21 +168,18 @@ vlci_object *vlci_lease_new(struct vlci_realm *holder, const struct vlci_span *s
     }
     atomic_fetch_add(&span->source->references, 1);
     vlci_realm_retain(holder);
-    *lease = (struct vlci_lease) { .holder = holder, .span = *span };
+    *lease = (struct vlci_lease){ .holder = holder, .span = *span };
     pthread_mutex_lock(&holder->lock);
     lease->next = holder->leases;
-    if (lease->next)
-        lease->next->previous = lease;
+    if (lease->next) lease->next->previous = lease;
     holder->leases = lease;
     pthread_mutex_unlock(&holder->lock);
     ((struct lease_object *)object)->lease = lease;
     return object;
 }
 
-void vlci_leases_forget(struct vlci_realm *realm)
-{
-    while (realm->leases)
-        free_lease(realm->leases);
+void vlci_leases_forget(struct vlci_realm *realm) {
+    while (realm->leases) free_lease(realm->leases);
     struct vlci_source *source = atomic_exchange(&realm->released, NULL);
     while (source) {
         struct vlci_source *next = source->next;
@@ -209,8 +189,7 @@ void vlci_leases_forget(struct vlci_realm *realm)
     }
 }
 
-static void lease_dealloc(PyObject *self)
-{
+static void lease_dealloc(PyObject *self) {
     struct lease_object *object = (struct lease_object *)self;
     struct vlci_realm *holder = object->lease->holder;
     const struct vlci_api *api = &holder->api;
@@ -224,29 +203,25 @@ static void lease_dealloc(PyObject *self)
     vlci_realm_release(holder);
 }
 
-static int lease_get_buffer(PyObject *self, Py_buffer *view, int flags)
-{
+static int lease_get_buffer(PyObject *self, Py_buffer *view, int flags) {
     const struct vlci_lease *lease = ((struct lease_object *)self)->lease;
     return lease->holder->api.PyBuffer_FillInfo(view, (vlci_object *)self, lease->span.data, lease->span.size,
                                                 lease->span.readonly, flags);
 }
 
-static PyObject *lease_get_readonly(PyObject *self, void *unused)
-{
+static PyObject *lease_get_readonly(PyObject *self, void *unused) {
     (void)unused;
     const struct vlci_lease *lease = ((struct lease_object *)self)->lease;
     return (PyObject *)lease->holder->api.PyBool_FromLong(lease->span.readonly);
 }
 
-static PyObject *lease_get_nbytes(PyObject *self, void *unused)
-{
+static PyObject *lease_get_nbytes(PyObject *self, void *unused) {
     (void)unused;
     const struct vlci_lease *lease = ((struct lease_object *)self)->lease;
     return (PyObject *)lease->holder->api.PyLong_FromSsize_t(lease->span.size);
 }
 
-vlci_object *vlci_lease_type_new(const struct vlci_api *api)
-{
+vlci_object *vlci_lease_type_new(const struct vlci_api *api) {
     static PyGetSetDef members[] = {
         { "readonly", lease_get_readonly, NULL, "Whether the owner forbids writing.", NULL },
         { "nbytes", lease_get_nbytes, NULL, "Size in bytes.", NULL },

@@ -8,13 +8,11 @@
 
 enum { EXIT_WAIT_MS = 500 };
 
-static PyObject *module_limits(PyObject *module, PyObject *unused)
-{
+static PyObject *module_limits(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     vlc_limits limits = { .size = sizeof limits };
     vlc_error error = VLC_ERROR_INIT;
-    if (vlc_get_limits(&limits, &error) != VLC_OK)
-        return vlci_raise(&error);
+    if (vlc_get_limits(&limits, &error) != VLC_OK) return vlci_raise(&error);
     return Py_BuildValue("{sIsKsKsKsK}", "contexts", (unsigned)limits.contexts, "static_tls_total",
                          (unsigned long long)limits.static_tls_total, "static_tls_used",
                          (unsigned long long)limits.static_tls_used, "mappings",
@@ -22,23 +20,19 @@ static PyObject *module_limits(PyObject *module, PyObject *unused)
                          (unsigned long long)limits.mappings_max);
 }
 
-static PyObject *module_context_name_of(PyObject *module, PyObject *address)
-{
+static PyObject *module_context_name_of(PyObject *module, PyObject *address) {
     (void)module;
     void *pointer = PyLong_AsVoidPtr(address);
-    if (!pointer && PyErr_Occurred())
-        return NULL;
+    if (!pointer && PyErr_Occurred()) return NULL;
     vlc_context *context = vlc_context_of(pointer);
-    if (!context)
-        Py_RETURN_NONE;
+    if (!context) Py_RETURN_NONE;
     return PyUnicode_FromString(vlc_name(context));
 }
 
 /* At exit, after the contexts were closed: what a remaining guest thread prints goes to the file
  * descriptor, and what it gives back is left alone, since taking the GIL of an interpreter that is
  * being finalised ends the thread in the middle of the guest's code. */
-static PyObject *module_close_host(PyObject *module, PyObject *unused)
-{
+static PyObject *module_close_host(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     struct vlci_realm *host = vlci_host();
     PyThreadState *state = PyEval_SaveThread();
@@ -49,16 +43,14 @@ static PyObject *module_close_host(PyObject *module, PyObject *unused)
     end.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&host->lock);
     host->life = VLCI_STOPPING;
-    while (host->inside && pthread_cond_timedwait(&host->changed, &host->lock, &end) == 0)
-        ;
+    while (host->inside && pthread_cond_timedwait(&host->changed, &host->lock, &end) == 0);
     pthread_mutex_unlock(&host->lock);
     PyEval_RestoreThread(state);
     Py_RETURN_NONE;
 }
 
 /* Registered now, so that it runs after what the package registers later. */
-static int close_host_at_exit(PyObject *module)
-{
+static int close_host_at_exit(PyObject *module) {
     PyObject *function = PyObject_GetAttrString(module, "_close_host");
     PyObject *atexit = function ? PyImport_ImportModule("atexit") : NULL;
     PyObject *result = atexit ? PyObject_CallMethod(atexit, "register", "O", function) : NULL;
@@ -68,8 +60,7 @@ static int close_host_at_exit(PyObject *module)
     return result ? 0 : -1;
 }
 
-static int check_library(void)
-{
+static int check_library(void) {
     if (vlc_abi_version() != VLC_ABI_VERSION) {
         PyErr_Format(
             PyExc_ImportError,
@@ -87,11 +78,9 @@ static int check_library(void)
     return 0;
 }
 
-static int module_exec(PyObject *module)
-{
+static int module_exec(PyObject *module) {
     struct vlci_module *state = vlci_module_state(module);
-    if (check_library() < 0)
-        return -1;
+    if (check_library() < 0) return -1;
     struct vlci_realm *host = vlci_host();
     if (!host) {
         PyErr_NoMemory();
@@ -99,8 +88,7 @@ static int module_exec(PyObject *module)
     }
     if (!host->lease_type) {
         host->lease_type = vlci_lease_type_new(&host->api); /* stays as long as the process */
-        if (!host->lease_type)
-            return -1;
+        if (!host->lease_type) return -1;
     }
     state->context_type = vlci_context_type_new(module);
     state->interpreter_type = state->context_type ? vlci_interpreter_type_new(module) : NULL;
@@ -112,26 +100,21 @@ static int module_exec(PyObject *module)
     return close_host_at_exit(module);
 }
 
-static int module_traverse(PyObject *module, visitproc visit, void *arg)
-{
+static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     struct vlci_module *state = vlci_module_state(module);
     Py_VISIT(state->context_type);
     Py_VISIT(state->interpreter_type);
     return 0;
 }
 
-static int module_clear(PyObject *module)
-{
+static int module_clear(PyObject *module) {
     struct vlci_module *state = vlci_module_state(module);
     Py_CLEAR(state->context_type);
     Py_CLEAR(state->interpreter_type);
     return 0;
 }
 
-static void module_free(void *module)
-{
-    module_clear(module);
-}
+static void module_free(void *module) { module_clear(module); }
 
 static PyMethodDef module_methods[] = {
     { "limits", module_limits, METH_NOARGS,
@@ -160,12 +143,6 @@ static struct PyModuleDef definition = {
     .m_free = module_free,
 };
 
-struct vlci_module *vlci_module_state(PyObject *module)
-{
-    return PyModule_GetState(module);
-}
+struct vlci_module *vlci_module_state(PyObject *module) { return PyModule_GetState(module); }
 
-PyMODINIT_FUNC PyInit__native(void)
-{
-    return PyModuleDef_Init(&definition);
-}
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

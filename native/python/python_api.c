@@ -24,22 +24,18 @@ static const struct entry entries[] = { VLCI_API_SHARED(SHARED_ENTRY) VLCI_API_G
 
 static const size_t entry_count = sizeof entries / sizeof entries[0];
 
-static void set(struct vlci_api *api, const struct entry *entry, const void *function)
-{
+static void set(struct vlci_api *api, const struct entry *entry, const void *function) {
     memcpy((char *)api + entry->offset, function, sizeof(any_function));
 }
 
-void vlci_api_of_host(struct vlci_api *api)
-{
+void vlci_api_of_host(struct vlci_api *api) {
     memset(api, 0, sizeof *api);
     for (size_t i = 0; i < entry_count; i++) {
-        if (entries[i].host)
-            set(api, &entries[i], &entries[i].host);
+        if (entries[i].host) set(api, &entries[i], &entries[i].host);
     }
 }
 
-int vlci_api_of_guest(struct vlci_api *api, vlc_context *context, vlc_library *libpython, vlc_error *error)
-{
+int vlci_api_of_guest(struct vlci_api *api, vlc_context *context, vlc_library *libpython, vlc_error *error) {
     memset(api, 0, sizeof *api);
     for (size_t i = 0; i < entry_count; i++) {
         vlc_error missing = VLC_ERROR_INIT;
@@ -49,15 +45,14 @@ int vlci_api_of_guest(struct vlci_api *api, vlc_context *context, vlc_library *l
         else if (entries[i].needed)
             return vlci_fail(
                 error, VLC_LOAD_FAILED, entries[i].name,
-                "cannot start a Python in the context \"%s\": its libpython has no function %s (%s). "
+                "cannot start a Python in the context '%s': its libpython has no function %s (%s). "
                 "Give `python=` a CPython 3.9 or later that was built for Linux with glibc.",
                 vlc_name(context), entries[i].name, missing.message);
     }
     return VLC_OK;
 }
 
-void *vlci_api_datum(vlc_context *context, vlc_library *libpython, const char *name)
-{
+void *vlci_api_datum(vlc_context *context, vlc_library *libpython, const char *name) {
     vlc_error missing = VLC_ERROR_INIT;
     void *address;
     return vlc_symbol(context, libpython, name, &address, &missing) == VLC_OK ? address : NULL;

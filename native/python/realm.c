@@ -18,8 +18,7 @@ static pthread_key_t visits_key; /* the thread's list, for its destructor */
 static pthread_once_t visits_once = PTHREAD_ONCE_INIT;
 static int visits_error;
 
-static void free_visits(struct vlci_visit *visit)
-{
+static void free_visits(struct vlci_visit *visit) {
     while (visit) {
         struct vlci_visit *next = visit->next;
         vlci_realm_release(visit->realm);
@@ -30,8 +29,7 @@ static void free_visits(struct vlci_visit *visit)
 
 /* Runs as a visiting thread ends. No GIL may be taken here (its holder may wait for this thread), so
  * the states are left for the next visitor of their realm. */
-static void depart(void *list)
-{
+static void depart(void *list) {
     for (struct vlci_visit *visit = list, *next; visit; visit = next) {
         struct vlci_realm *realm = visit->realm;
         next = visit->next;
@@ -43,13 +41,11 @@ static void depart(void *list)
             atomic_store(&realm->departed, visit);
         }
         pthread_mutex_unlock(&realm->lock);
-        if (stopped)
-            free_visits(visit);
+        if (stopped) free_visits(visit);
     }
 }
 
-static struct vlci_visit *take_departed(struct vlci_realm *realm)
-{
+static struct vlci_visit *take_departed(struct vlci_realm *realm) {
     pthread_mutex_lock(&realm->lock);
     struct vlci_visit *visits = atomic_exchange(&realm->departed, NULL);
     pthread_mutex_unlock(&realm->lock);
@@ -57,8 +53,7 @@ static struct vlci_visit *take_departed(struct vlci_realm *realm)
 }
 
 /* Drops a thread's records of interpreters that have been finalised, and their states with them. */
-static struct vlci_visit *prune(struct vlci_visit *visits)
-{
+static struct vlci_visit *prune(struct vlci_visit *visits) {
     struct vlci_visit *kept = NULL;
     for (struct vlci_visit *visit = visits, *next; visit; visit = next) {
         next = visit->next;
@@ -74,19 +69,14 @@ static struct vlci_visit *prune(struct vlci_visit *visits)
     return kept;
 }
 
-static void make_key(void)
-{
-    visits_error = pthread_key_create(&visits_key, depart);
-}
+static void make_key(void) { visits_error = pthread_key_create(&visits_key, depart); }
 
 /* This thread's first visit: PyGILState makes its thread state. One count of it is ours, so that
  * later pairs of Ensure and Release find it and leave it. Where memory runs out, nothing is kept. */
-static void arrive(struct vlci_realm *realm)
-{
+static void arrive(struct vlci_realm *realm) {
     pthread_once(&visits_once, make_key);
     struct vlci_visit *visit = visits_error ? NULL : malloc(sizeof *visit);
-    if (!visit)
-        return;
+    if (!visit) return;
     visit->realm = realm;
     visit->next = prune(pthread_getspecific(visits_key));
     if (pthread_setspecific(visits_key, visit)) {
@@ -101,14 +91,11 @@ static void arrive(struct vlci_realm *realm)
 }
 
 /* Deletes the thread states of threads that have ended; on a thread that has one itself. */
-static void bury(struct vlci_realm *realm)
-{
+static void bury(struct vlci_realm *realm) {
     vlci_thread_state *own = realm->api.PyGILState_GetThisThreadState();
-    if (!own || !atomic_load_explicit(&realm->departed, memory_order_relaxed))
-        return;
+    if (!own || !atomic_load_explicit(&realm->departed, memory_order_relaxed)) return;
     vlci_thread_state *undertaker = realm->api.PyThreadState_New(realm->interpreter);
-    if (!undertaker)
-        return;
+    if (!undertaker) return;
     struct vlci_visit *departed = take_departed(realm);
     /* Under a state of its own: from 3.12, deleting any state makes PyGILState forget the calling
      * thread's, and it is remembered again when it next becomes the current one. */
@@ -128,59 +115,47 @@ static void bury(struct vlci_realm *realm)
     free_visits(departed);
 }
 
-int vlci_attach(struct vlci_realm *realm)
-{
-    if (!realm->api.PyGILState_GetThisThreadState())
-        arrive(realm);
+int vlci_attach(struct vlci_realm *realm) {
+    if (!realm->api.PyGILState_GetThisThreadState()) arrive(realm);
     bury(realm);
     int token = realm->api.PyGILState_Ensure();
     vlci_sources_settle(realm);
     return token;
 }
 
-void vlci_detach(struct vlci_realm *realm, int token)
-{
+void vlci_detach(struct vlci_realm *realm, int token) {
     vlci_sources_settle(realm);
     realm->api.PyGILState_Release(token);
 }
 
-int vlci_realm_begin(struct vlci_realm *realm, vlc_error *error)
-{
+int vlci_realm_begin(struct vlci_realm *realm, vlc_error *error) {
     pthread_mutex_lock(&realm->lock);
     bool running = realm->life == VLCI_RUNNING;
     realm->inside += running;
     pthread_mutex_unlock(&realm->lock);
-    if (running)
-        return VLC_OK;
-    return vlci_fail(
-        error, VLC_MISUSE, realm->name,
-        "cannot call into the Python of the context \"%s\": it was stopped. Make another context.",
-        realm->name);
+    if (running) return VLC_OK;
+    return vlci_fail(error, VLC_MISUSE, realm->name,
+                     "cannot call into the Python of the context '%s': it was stopped. Make another context.",
+                     realm->name);
 }
 
-void vlci_realm_end(struct vlci_realm *realm)
-{
+void vlci_realm_end(struct vlci_realm *realm) {
     pthread_mutex_lock(&realm->lock);
-    if (--realm->inside == 0 && realm->life != VLCI_RUNNING)
-        pthread_cond_broadcast(&realm->changed);
+    if (--realm->inside == 0 && realm->life != VLCI_RUNNING) pthread_cond_broadcast(&realm->changed);
     pthread_mutex_unlock(&realm->lock);
 }
 
-void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life)
-{
+void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life) {
     pthread_mutex_lock(&realm->lock);
     realm->life = life;
     pthread_cond_broadcast(&realm->changed);
     pthread_mutex_unlock(&realm->lock);
-    if (life == VLCI_STOPPED)
-        free_visits(take_departed(realm)); /* their states went with the interpreter */
+    if (life == VLCI_STOPPED) free_visits(take_departed(realm)); /* their states went with the interpreter */
 }
 
-struct vlci_realm *vlci_realm_new(vlc_context *context)
-{
+struct vlci_realm *vlci_realm_new(vlc_context *context) {
     struct vlci_realm *realm = calloc(1, sizeof *realm);
-    if (!realm)
-        return NULL;
+    if (!realm) return NULL;
     realm->name = strdup(context ? vlc_name(context) : "host");
     if (!realm->name) {
         free(realm);
@@ -198,32 +173,30 @@ struct vlci_realm *vlci_realm_new(vlc_context *context)
     return realm;
 }
 
-void vlci_realm_retain(struct vlci_realm *realm)
-{
-    atomic_fetch_add(&realm->references, 1);
-}
+void vlci_realm_retain(struct vlci_realm *realm) { atomic_fetch_add(&realm->references, 1); }
 
-void vlci_realm_release(struct vlci_realm *realm)
-{
-    if (atomic_fetch_sub(&realm->references, 1) != 1)
-        return;
+void vlci_realm_release(struct vlci_realm *realm) {
+    if (atomic_fetch_sub(&realm->references, 1) != 1) return;
     pthread_cond_destroy(&realm->changed);
     pthread_mutex_destroy(&realm->lock);
     free(realm->name);
     free(realm);
 }
 
-struct vlci_realm *vlci_host(void)
-{
-    static struct vlci_realm *host; /* for as long as the process lives; written under the host's GIL */
+static struct vlci_realm *host; /* for as long as the process lives; written under the host's GIL */
+
+/* In a forked child: another thread of the parent may have held it. */
+static void renew_lock(void) { pthread_mutex_init(&host->lock, NULL); }
+
+struct vlci_realm *vlci_host(void) {
     if (!host) {
         struct vlci_realm *realm = vlci_realm_new(NULL);
-        if (!realm)
-            return NULL;
+        if (!realm) return NULL;
         vlci_api_of_host(&realm->api);
         realm->interpreter = PyInterpreterState_Get();
         realm->life = VLCI_RUNNING;
         host = realm;
+        pthread_atfork(NULL, NULL, renew_lock);
     }
     return host;
 }

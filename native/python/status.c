@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int vlci_fail(vlc_error *error, int status, const char *subject, const char *format, ...)
-{
+int vlci_fail(vlc_error *error, int status, const char *subject, const char *format, ...) {
     error->status = status;
     error->os_error = 0;
     snprintf(error->subject, sizeof error->subject, "%s", subject ? subject : "");
@@ -17,13 +16,11 @@ int vlci_fail(vlc_error *error, int status, const char *subject, const char *for
 }
 
 /* Records are cut at a byte, which may fall inside a character. */
-static PyObject *text(const char *bytes)
-{
+static PyObject *text(const char *bytes) {
     return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)strlen(bytes), "replace");
 }
 
-PyObject *vlci_raise(const vlc_error *error)
-{
+PyObject *vlci_raise(const vlc_error *error) {
     PyObject *message = text(error->message);
     PyObject *subject = text(error->subject);
     PyObject *errors = message && subject ? PyImport_ImportModule("vlcs._core._errors") : NULL;

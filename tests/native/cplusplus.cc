@@ -13,7 +13,8 @@ int main()
     {
         vlcs::context context(
             vlcs::options {}.name("plus").cpus({ cpu }).env({ "VLC_TEST_COLOUR=red" }).threads(2));
-        CHECK_TEXT(context.name().c_str(), "plus");
+        std::string name = context.name();
+        CHECK_TEXT(name.c_str(), "plus");
         CHECK_EQUAL(context.cpus().size(), 1);
         vlcs::library library = context.load(FIXTURE("counter"));
         auto next = library.function<long(long)>("counter_next");

@@ -125,7 +125,7 @@ from vlcs._core import _instance
 vlcs.VLC("warm", cpus=sys.argv[1]).close()
 affinity = os.sched_getaffinity(0)
 # An interpreter that starts, runs code of ours that loads libraries, and fails then.
-broken = "import threading, ctypes, hashlib\nraise RuntimeError('made to fail')"
+broken = "import threading, ctypes, hashlib\\nraise RuntimeError('made to fail')"
 sources = {"cpus": None, "python": None, "bootstrap": broken}
 options = {"cpus": {"cpus": {1022}}, "python": {"python": "/nonexistent"}, "bootstrap": {}}
 whole = _instance._guest_source

@@ -49,8 +49,9 @@ MACHINE = {
 }
 
 
-def ask(cpus: str, env: dict[str, str], **options: object) -> dict[str, int]:
-    finished = run_child(ASK, timeout=100, args=[cpus, json.dumps(env)], preload=True, **options)  # type: ignore[arg-type]
+def ask(cpus: str, given: dict[str, str], *, outer: dict[str, str] | None = None) -> dict[str, int]:
+    """Answers in a slice, with variables given to the context, in a process that has `outer` set."""
+    finished = run_child(ASK, timeout=100, args=[cpus, json.dumps(given)], env=outer, preload=True)
     answers: dict[str, int] = json.loads(finished.stdout)
     return answers
 
@@ -66,7 +67,7 @@ def test_p1_a_slice_of_one_says_one() -> None:
 def test_p1_a_slice_of_two_says_two_also_under_an_outer_thread_count() -> None:
     first, second = two_cpus()
     outer = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    answers = ask(f"{first},{second}", {}, env=outer)
+    answers = ask(f"{first},{second}", {}, outer=outer)
     assert answers == dict.fromkeys(answers, 2)
 
 
@@ -118,7 +119,8 @@ def test_p3_every_thread_of_a_context_is_inside_its_slice() -> None:
     first, second = two_cpus()
     run_child(
         """
-        import os, sys, vlcs
+        import os, sys, time, warnings, vlcs
+        warnings.simplefilter("ignore", vlcs.OverlapWarning)
         cpus = [int(word) for word in sys.argv[1:]]
         def work():
             import numpy as np, torch
@@ -127,22 +129,25 @@ def test_p3_every_thread_of_a_context_is_inside_its_slice() -> None:
             (x @ x).sum()
             KMeans(4, n_init=1).fit(x)
             (torch.randn(400, 400) @ torch.randn(400, 400)).sum()
-        host_before = set(os.listdir("/proc/self/task"))
+        folder = "/proc/self/task"
+        names = lambda: {int(task): open(f"{folder}/{task}/comm").read() for task in os.listdir(folder)}
         contexts = [vlcs.VLC("one", cpus={cpus[1]}), vlcs.VLC("two", cpus=set(cpus), threads=2)]
+        before = names()
         for future in [context.submit(work) for context in contexts]:
             future.result()
         for context in contexts:
             context.run(work)
-        masks = {int(task): os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task")}
+        time.sleep(0.2)  # pools of threads that have just ended go too
         own = [set(context.threads()) for context in contexts]
+        masks = {task: os.sched_getaffinity(task) for task in names()}
         assert len(own[0]) >= 1 and len(own[1]) >= 3, own  # two of submit, and pools of OpenBLAS and OpenMP
         assert not own[0] & own[1]
         for context, threads in zip(contexts, own):
             outside = {thread: masks[thread] for thread in threads if not masks[thread] <= set(context.cpus)}
             assert not outside, (context, outside)
         # There is no thread that nobody owns up to: besides the contexts' own there are only the host's.
-        rest = set(masks) - own[0] - own[1]
-        assert rest <= {int(task) for task in host_before}, rest
+        rest = {task: name for task, name in names().items() if task not in own[0] | own[1] | set(before)}
+        assert not rest, rest
         """,
         timeout=100,
         args=[str(first), str(second)],

@@ -8,11 +8,16 @@ program empty: functions of `__main__` are pickled by looking there.
 # ruff: noqa: PTH100, PTH109, PTH110, PTH120
 # ruff: noqa: PLC0415
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+
+TYPE_CHECKING = False  # type checkers take this for typing's, which takes a while to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def _forget(pool: str) -> None:
@@ -51,6 +56,7 @@ def _load(path: str) -> tuple[Any, dict[str, object]]:
     from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 
     loader: SourceFileLoader | SourcelessFileLoader
+    code: Any
     if path.endswith(".pyc"):
         loader = SourcelessFileLoader("__main__", path)
         code = loader.get_code("__main__")

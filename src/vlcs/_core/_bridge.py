@@ -124,7 +124,7 @@ class Bridge:
 
     def _decode(self, what: object, payload: bytes, leases: Sequence[Any]) -> Any:
         try:
-            kind, *details = pickle.loads(payload, buffers=leases)  # noqa: S301 - from our own process
+            kind, *details = _sharing.loads(payload, leases)
         except Exception as error:
             raise PicklingError(
                 f"{describe(what)} has run in the context {self._name!r}, but its result cannot be rebuilt "

@@ -1,7 +1,7 @@
 """The guest's side of the bridge: runs in a context's interpreter, as the module `_vlcs_guest`.
 
 It travels as text, since the guest may be a Python that has no vlcs installed: it imports the
-standard library only, at first use where that takes time, and keeps to the syntax of Python 3.8.
+standard library only, at first use where that takes time, and keeps to the syntax of Python 3.9.
 Its partner is `_bridge.py`; the two agree on what a request and an answer look like.
 """
 
@@ -44,7 +44,7 @@ def serve(payload: bytes, buffers: Sequence[Any]) -> Answer:
     arrives while the answer is being made; the extension module turns that into one of the host.
     """
     try:
-        request = pickle.loads(payload, buffers=buffers)  # noqa: S301 - from our own process
+        request = _sharing.loads(payload, buffers)
         answer = _OPERATIONS[request[0]](*request[1:])
     except BaseException as error:  # noqa: BLE001 - all of them go home, SystemExit too
         answer = _encode_error(error)
@@ -111,7 +111,7 @@ def _resolve(module: str, path: Sequence[str]) -> Any:
 
 def _is_data(value: Any) -> bool:
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in _ATOMS or isinstance(value, (str, int, float)):  # enumerations too
         return True
     if kind in _CONTAINERS:
         return len(value) <= _LARGEST_CONTAINER and all(map(_is_data, value))
@@ -134,7 +134,8 @@ def _kind(value: Any) -> str:
     return "function" if callable(value) else "object"
 
 
-_sharing = ModuleType("_vlcs_sharing")  # filled by _prepare
+_sharing = ModuleType("_vlcs_sharing")  # filled by _prepare, the first operation
+_sharing.loads = lambda payload, buffers: pickle.loads(payload, buffers=buffers)  # type: ignore[attr-defined]  # noqa: S301 - from our own process
 
 
 class _Pickler(pickle.Pickler):
@@ -158,6 +159,8 @@ def _encode(*answer: Any) -> Answer:
 
 def _encode_value(value: Any) -> Answer:
     """The result of a call. Plain pickle first, since cloudpickle is several times slower."""
+    if type(value) in _ATOMS:
+        return _encode("value", value)
     answer = ("value", value)
     try:
         return _dumps(_Pickler, answer)
@@ -238,6 +241,7 @@ class _HostStream(io.RawIOBase):
     def __init__(self, fd: int) -> None:
         super().__init__()
         self._fd = fd
+        self._write = _vlcs_host.write  # found here even when modules are being cleared at the end
         self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self.name = "<stdout>" if fd == 1 else "<stderr>"
         self.mode = "wb"
@@ -258,7 +262,7 @@ class _HostStream(io.RawIOBase):
         """Hands over what is complete; the rest of a character waits for the next write."""
         text = self._decode(bytes(data))
         if text:
-            _vlcs_host.write(self._fd, text)
+            self._write(self._fd, text)
         return len(data)
 
 

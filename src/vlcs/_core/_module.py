@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 from vlcs._core._bridge import Reference
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from vlcs._core._bridge import Bridge
     from vlcs._core._gate import Gate
 
@@ -36,9 +34,6 @@ class _Place:
     def words(self) -> str:
         return ".".join((self.module, *self.path))
 
-    def entered(self, what: str) -> AbstractContextManager[None]:
-        return self.gate.entered(what)
-
 
 class RemoteObject:
     """A function, class, module or other object of a context's interpreter, found by its name there.
@@ -57,7 +52,7 @@ class RemoteObject:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         place = self._vlcs
-        with place.entered(place.words):
+        with place.gate.entered(place.words):
             return place.bridge.call_path(place.module, place.path, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -65,7 +60,7 @@ class RemoteObject:
             raise AttributeError(f"{self!r} does not forward {name!r}", name=name, obj=self)
         place = self._vlcs
         path = (*place.path, name)
-        with place.entered(f"{place.words}.{name}"):
+        with place.gate.entered(f"{place.words}.{name}"):
             found = place.bridge.fetch(place.module, path)
         if isinstance(found, Reference):
             return RemoteObject(replace(place, path=path, reference=found), found.doc)
@@ -73,12 +68,12 @@ class RemoteObject:
 
     def __setattr__(self, name: str, value: Any) -> None:
         place = self._vlcs
-        with place.entered(f"{place.words}.{name} = ..."):
+        with place.gate.entered(f"{place.words}.{name} = ..."):
             place.bridge.store(place.module, (*place.path, name), value)
 
     def __dir__(self) -> list[str]:
         place = self._vlcs
-        with place.entered(f"dir({place.words})"):
+        with place.gate.entered(f"dir({place.words})"):
             return place.bridge.directory(place.module, place.path)
 
     def __repr__(self) -> str:

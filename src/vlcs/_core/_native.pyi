@@ -80,8 +80,15 @@ class Interpreter:
         """Runs the guest's `serve` on this thread; buffers cross without a copy, both ways."""
     def interrupt(self) -> None:
         """Raises KeyboardInterrupt in the guest's home thread at its next bytecode."""
-    def stop(self) -> None:
-        """Finalises the interpreter on its home thread. Safe to call again."""
+    @property
+    def leases(self) -> int:
+        """Arrays of this interpreter that are held outside."""
+    def stop(self, timeout_ms: int = -1, abandon: bool = False) -> None:
+        """Finalises the interpreter on its home thread. Safe to call again.
+
+        Waits for the calls inside. Arrays still held outside are refused with their number, or, with
+        `abandon`, left as they are (at exit).
+        """
 
 def limits() -> dict[str, int]:
     """`vlc_get_limits`: contexts, static_tls_total, static_tls_used, mappings, mappings_max."""

@@ -1,21 +1,22 @@
-"""What pickle copies, but a context can share: memoryviews and PyTorch tensors.
+"""Rules of pickling for both sides of the bridge: what is shared that pickle would copy, and NumPy 1 to 2.
 
-Both sides of the bridge need these rules, and the guest may be a Python that has no vlcs: this file
-travels as text, as `_guest.py` does. So it imports the standard library only, keeps to the syntax of
-Python 3.8, and its pickles name nothing of vlcs: the receiver rebuilds with what every Python has.
-NumPy arrays need no rule, as they pickle out of band by themselves.
+Memoryviews and PyTorch tensors get rules of their own; NumPy arrays need none, as they pickle out of
+band by themselves. The guest may be a Python that has no vlcs, so this file travels as text, as
+`_guest.py` does: it imports the standard library only, keeps to the syntax of Python 3.9, and its
+pickles name nothing of vlcs: the receiver rebuilds with what every Python has.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import io
 import pickle
 import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Iterable, MutableMapping
 
 
 def extend(table: MutableMapping[Any, Callable[[Any], Any]]) -> None:
@@ -25,6 +26,37 @@ def extend(table: MutableMapping[Any, Callable[[Any], Any]]) -> None:
     tensor = getattr(torch, "Tensor", None)  # None while it is being imported
     if tensor is not None:
         table.setdefault(tensor, _reduce_tensor)
+
+
+def loads(payload: bytes, buffers: Iterable[Any]) -> Any:
+    """`pickle.loads`, also where the two sides have NumPy 1 and NumPy 2."""
+    if b"numpy.core." in payload or b"numpy._core." in payload:
+        foreign, own = _numpy_names()
+        if foreign and foreign.encode() in payload:
+            return _BetweenNumPys(io.BytesIO(payload), buffers=buffers, names=(foreign, own)).load()
+    return pickle.loads(payload, buffers=buffers)  # noqa: S301 - from our own process
+
+
+@functools.lru_cache(maxsize=1)
+def _numpy_names() -> tuple[str, str]:
+    """What the other NumPy calls the package of its internals, which pickles of arrays name; and ours."""
+    try:
+        numpy = importlib.import_module("numpy")
+    except ImportError:
+        return "", ""
+    names = ("numpy._core.", "numpy.core.")
+    return names if int(numpy.__version__.split(".")[0]) < 2 else (names[1], names[0])
+
+
+class _BetweenNumPys(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, *, buffers: Iterable[Any], names: tuple[str, str]) -> None:
+        super().__init__(file, buffers=buffers)
+        self._foreign, self._own = names
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith(self._foreign):
+            module = self._own + module[len(self._foreign) :]
+        return super().find_class(module, name)
 
 
 class _Reduced:

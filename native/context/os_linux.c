@@ -1,5 +1,6 @@
 #include "context/os.h"
 
+#include "loader/arch.h"
 #include "loader/lock.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ void vlci_lock_wait(vlci_lock *lock) {
         if (atomic_compare_exchange_weak_explicit(&lock->state, &free, 1, memory_order_acquire,
                                                   memory_order_relaxed))
             return;
-        __builtin_ia32_pause();
+        vlci_arch_pause();
     }
     while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire) != 0)
         syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);

@@ -5,7 +5,9 @@
 #if defined(__x86_64__)
 #define VLCI_ARCH_MACHINE 62 /* EM_X86_64 */
 #define VLCI_ARCH_NAME "x86-64"
-#define VLCI_ARCH_CACHE_FLAGS 0x303 /* FLAG_ELF_LIBC6 | FLAG_X8664_LIB64 of ld.so.cache */
+#define VLCI_ARCH_CACHE_FLAGS 0x303                 /* FLAG_ELF_LIBC6 | FLAG_X8664_LIB64 of ld.so.cache */
+#define VLCI_ARCH_LIB "lib/x86_64-linux-gnu"        /* what $LIB means, as Debian builds ld.so */
+#define VLCI_ARCH_HWCAPS "/glibc-hwcaps/x86-64-v0/" /* the digit is the level */
 #define VLCI_ARCH_LINKER "ld-linux-x86-64.so.2"
 #define VLCI_ARCH_LIBRARY_PATH                                                                               \
     "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib"
@@ -42,6 +44,9 @@ enum vlci_relocation vlci_arch_relocation(uint32_t type);
 void vlci_arch_tlsdesc_static(uintptr_t descriptor[2], ptrdiff_t offset);
 void vlci_arch_tlsdesc_dynamic(uintptr_t descriptor[2], const void *argument);
 void vlci_arch_tlsdesc_undefined(uintptr_t descriptor[2], ptrdiff_t addend);
+
+/* Tells the processor that this is a spin loop. */
+static inline void vlci_arch_pause(void) { __builtin_ia32_pause(); }
 
 static inline char *vlci_arch_thread_pointer(void) { return __builtin_thread_pointer(); }
 

@@ -219,7 +219,9 @@ bool vlci_host_bind(struct vlci_image *image, const Elf64_Sym *symbol, const str
         if (row >= 0 && malloc_replaced && vlci_override_row(row)->group == VLCI_HEAP) {
             /* all of the family from where the host has it, or blocks would meet the wrong free() */
             void *theirs = dlsym(RTLD_DEFAULT, wanted->name);
-            *binding = (struct vlci_binding){ .kind = VLCI_BIND_ABSOLUTE, .value = (uint64_t)theirs, .image = image };
+            *binding = (struct vlci_binding){ .kind = VLCI_BIND_ABSOLUTE,
+                                              .value = (uint64_t)theirs,
+                                              .image = image };
             return theirs != NULL;
         }
         if (row >= 0) {

@@ -111,7 +111,7 @@ static void expand(const char *from, size_t length, const struct vlci_image *ima
                 i += strlen(origin[k]);
                 done = true;
             } else if (!strncmp(from + i, lib[k], strlen(lib[k]))) {
-                at += snprintf(out + at, PATH_MAX - at, "lib/x86_64-linux-gnu");
+                at += snprintf(out + at, PATH_MAX - at, VLCI_ARCH_LIB);
                 i += strlen(lib[k]);
                 done = true;
             }
@@ -133,7 +133,7 @@ static bool join(char path[PATH_MAX], const char *directory, const char *between
 static bool try_directory(const char *directory, const char *name, char path[PATH_MAX]) {
     if (!*directory) directory = ".";
     for (int level = vlci_arch_level(); level > 1; level--) { /* glibc-hwcaps, since glibc 2.33 */
-        char between[] = "/glibc-hwcaps/x86-64-v0/";
+        char between[] = VLCI_ARCH_HWCAPS;
         between[sizeof between - 3] = (char)('0' + level);
         if (join(path, directory, between, name) && !access(path, R_OK) && usable(path)) return true;
     }

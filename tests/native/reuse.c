@@ -51,7 +51,8 @@ int main(void)
     }
     CHECK(UNDER_ASAN || resident_kilobytes() < kilobytes + 1024, "%d rounds left %ld kB", ROUNDS - WARM,
           resident_kilobytes() - kilobytes);
-    CHECK(mapping_count() <= mappings + 2, "%ld mappings became %ld", mappings, mapping_count());
+    /* glibc keeps a few stacks and arenas of ended threads, and fewer or more of them by chance. */
+    CHECK(mapping_count() <= mappings + 8, "%ld mappings became %ld", mappings, mapping_count());
     CHECK_EQUAL(descriptor_count(), descriptors);
     CHECK_EQUAL(thread_count(), 1);
     CHECK(!is_mapped("libworker.so"), "libworker.so stays mapped");

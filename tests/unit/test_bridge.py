@@ -168,6 +168,34 @@ class TestBuffers:
         assert (back.dtype, back.shape) == (values.dtype, values.shape)
         assert (back == values).all()
 
+    @pytest.mark.parametrize(
+        "view",
+        [
+            lambda a: a[::2],
+            lambda a: a[:, 1],
+            lambda a: a[::-1, ::-2],
+            lambda a: a.T[1:],
+            lambda a: a.view("M8[s]"),
+            lambda a: a.view("m8[ms]")[:, ::2],
+            lambda a: a.view([("a", "i4"), ("b", "i4")])["b"],
+            lambda a: a[::2][:, 1:][::-1],
+        ],
+    )
+    @pytest.mark.parametrize("order", ["C", "F"])
+    def test_views_are_shared(self, bridge: Bridge, view: Any, order: Any) -> None:
+        values = np.arange(24).reshape(4, 6).astype("i8", order=order)
+        part = view(values)
+        back = bridge.call(identity, (part,), {})
+        assert back.__array_interface__["data"] == part.__array_interface__["data"]
+        assert (back.dtype, back.shape, back.strides) == (part.dtype, part.shape, part.strides)
+        assert (back == part).all()
+
+    def test_readonly_view_of_a_writeable_array(self, bridge: Bridge) -> None:
+        values = np.broadcast_to(np.arange(3.0), (4, 3))
+        back = bridge.call(identity, (values,), {})
+        assert np.shares_memory(back, values)
+        assert not back.flags.writeable
+
     def test_memoryview_is_shared_with_its_shape(self, bridge: Bridge) -> None:
         memory = bytearray(24)
         view = memoryview(memory).cast("i", [2, 3])

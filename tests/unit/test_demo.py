@@ -205,8 +205,8 @@ def test_the_meaning_of_good_figures() -> None:
         "as two threads with untouched defaults. They match the best of up to 2 settings by hand for "
         "'HistGradientBoosting, LightGBM'. No setting by hand reaches them for '2 x h5py': threads of one "
         "process share its interpreter's lock, and often a library's lock too. Nobody had to find a setting "
-        "for that: each VLC has its own copies of the libraries, with their own interpreter, locks and thread "
-        "pools, and to them its half of the CPUs is the machine."
+        "for that: each VLC has its own copies of the libraries, with their own interpreter, locks and "
+        "thread pools, and to them its half of the CPUs is the machine."
     )
 
 
@@ -361,5 +361,15 @@ def test_a_worker_that_dies_says_its_last_words(tmp_path: Path) -> None:
     with (
         pytest.raises(WorkerError, match=r"ended with exit code 1\. It wrote:\n[\s\S]*encodings"),
         Worker(Order("python", str(tmp_path)), broken),
+    ):
+        pass
+
+
+def test_a_worker_that_fails_at_its_end_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import atexit, os; atexit.register(os._exit, 3)")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    with (
+        pytest.raises(WorkerError, match="ended with exit code 3 after its work"),
+        Worker(Order("python", str(tmp_path)), {**os.environ, "PYTHONPATH": path}),
     ):
         pass

@@ -255,7 +255,9 @@ def _is_plain(value: Any) -> bool:
 
 def _is_plain_array(value: Any) -> bool:
     kind = type(value)
-    return kind.__module__ == "numpy" and kind.__name__ == "ndarray" and not value.dtype.hasobject
+    if kind.__module__ != "numpy" or kind.__name__ != "ndarray":
+        return False
+    return bool(value.flags.forc) and value.dtype.kind not in "OVmM"  # of those, _sharing knows more
 
 
 def _culprit(request: tuple[Any, ...]) -> str:

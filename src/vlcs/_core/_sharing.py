@@ -1,9 +1,10 @@
 """Rules of pickling for both sides of the bridge: what is shared that pickle would copy, and NumPy 1 to 2.
 
-Memoryviews and PyTorch tensors get rules of their own; NumPy arrays need none, as they pickle out of
-band by themselves. The guest may be a Python that has no vlcs, so this file travels as text, as
-`_guest.py` does: it imports the standard library only, keeps to the syntax of Python 3.9, and its
-pickles name nothing of vlcs: the receiver rebuilds with what every Python has.
+NumPy arrays pickle out of band by themselves where they are contiguous and of a type that has a buffer
+format; the rules here share strided views, datetimes, memoryviews and PyTorch tensors too. The guest
+may be a Python that has no vlcs, so this file travels as text, as `_guest.py` does: it imports the
+standard library only, keeps to the syntax of Python 3.9, and its pickles name nothing of vlcs: the
+receiver rebuilds with what every Python has.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 def extend(table: MutableMapping[Any, Callable[[Any], Any]]) -> None:
     """Adds the rules to a pickler's dispatch table; those of packages once they are imported."""
     table.setdefault(memoryview, _reduce_view)
-    torch = sys.modules.get("torch")
-    tensor = getattr(torch, "Tensor", None)  # None while it is being imported
-    if tensor is not None:
-        table.setdefault(tensor, _reduce_tensor)
+    for module, name, rule in (("numpy", "ndarray", _reduce_array), ("torch", "Tensor", _reduce_tensor)):
+        kind = getattr(sys.modules.get(module), name, None)  # none, too, while it is being imported
+        if kind is not None:
+            table.setdefault(kind, rule)
 
 
 def loads(payload: bytes, buffers: Iterable[Any]) -> Any:
@@ -84,6 +85,25 @@ def _reduce_view(view: memoryview) -> Any:
     if view.ndim == 1 and view.format == "B":
         return memoryview, (flat,)
     return memoryview.cast, (flat, view.format, view.shape)
+
+
+def _reduce_array(array: Any) -> Any:
+    if array.dtype.hasobject or not array.nbytes:
+        return array.__reduce_ex__(5)
+    if array.flags.forc:  # contiguous, in C's or Fortran's order
+        if array.dtype.kind in "mM":  # the buffer protocol has no format for times
+            return type(array).view, (array.view("i8"), array.dtype)
+        return array.__reduce_ex__(5)
+    owner = array
+    while type(owner.base) is type(array):
+        owner = owner.base
+    if owner.dtype.hasobject or not owner.flags.forc:
+        return array.__reduce_ex__(5)  # a copy
+    memory = owner.reshape(-1, order="A").view("u1")
+    if not array.flags.writeable:
+        memory.flags.writeable = False
+    offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    return type(array), (array.shape, array.dtype, pickle.PickleBuffer(memory), offset, array.strides)
 
 
 def _reduce_tensor(tensor: Any) -> Any:

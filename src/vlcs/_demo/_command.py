@@ -51,7 +51,11 @@ def run(argv: list[str] | None = None) -> int:
             directory=directory,
             environment=environment,
         )
-        results, failures = _measure_all(pairs, plan)
+        try:
+            results, failures = _measure_all(pairs, plan)
+        except KeyboardInterrupt:
+            _say("\nvlcs demo: interrupted")
+            return 130
     if results:
         print(f"\n{table(results)}\n\n{textwrap.fill(meaning(results), 100)}")
     for one in results:

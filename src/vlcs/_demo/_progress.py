@@ -1,5 +1,6 @@
 """What the demo is doing now: one line that changes on a terminal, a line for each step elsewhere."""
 
+import re
 import sys
 import time
 from typing import Self, TextIO
@@ -37,7 +38,7 @@ class Progress:
             self._stream.write(f"[{self._number}/{self._total}, {seconds:.0f} s] {self._title}: {text}"[:110])
         else:
             # "round 3 of 15" is similar to "round 4 of 15", and no news in a log file.
-            kind = text.rstrip("0123456789 ,of").rstrip()
+            kind = re.sub(r"\d+", "", text)
             if kind == self._step:
                 return
             self._step = kind

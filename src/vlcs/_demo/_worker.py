@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 from typing import Self
@@ -19,6 +20,9 @@ from vlcs._demo._setting import UNTOUCHED, Setting
 
 _PATIENCE = 300.0
 """Seconds to wait for a set-up or a run before the worker counts as hanging."""
+
+_LAST_PATIENCE = 10.0
+"""Seconds for a worker to end when it is no longer needed."""
 
 _PAUSE = 0.05
 """Seconds before a run, so that threads which spin after the last one's end have gone to sleep."""
@@ -71,18 +75,31 @@ class Worker:
         try:
             self._exchange(self._order)
         except BaseException:
-            self.__exit__()
+            with suppress(WorkerError):
+                self._end()
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # A worker that fails in its last moments has failed; but what failed first is what to tell.
+        with suppress(WorkerError) if kind else nullcontext():
+            self._end()
+
+    def _end(self) -> None:
         self._connection.close()  # which ends the worker's loop
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._errors.close()
+        with self._errors:
+            try:
+                code = self._process.wait(_LAST_PATIENCE)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+                raise WorkerError(
+                    f"the worker did not end within {_LAST_PATIENCE:g} s after its work. {self._last_words()}"
+                ) from None
+            if code:
+                raise WorkerError(
+                    f"the worker ended with {_describe(code)} after its work. {self._last_words()}"
+                )
 
     def run(self, setting: Setting = UNTOUCHED) -> Outcome:
         """Runs the pair once, after a short pause."""
@@ -100,8 +117,7 @@ class Worker:
                 raise WorkerError(f"the worker did not answer within {_PATIENCE:g} s. {self._last_words()}")
             answer = self._connection.recv()
         except (EOFError, ConnectionError):
-            code = self._process.wait()
-            how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+            how = _describe(self._process.wait())
             raise WorkerError(f"the worker ended with {how}. {self._last_words()}") from None
         if isinstance(answer, str):
             raise WorkerError(answer)
@@ -111,3 +127,7 @@ class Worker:
         self._errors.seek(0)
         text = self._errors.read().decode(errors="replace").strip()
         return f"It wrote:\n{text[-2000:]}" if text else "It wrote nothing."
+
+
+def _describe(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"

@@ -48,7 +48,11 @@ void vlci_arch_tlsdesc_undefined(uintptr_t descriptor[2], ptrdiff_t addend);
 /* Tells the processor that this is a spin loop. */
 static inline void vlci_arch_pause(void) { __builtin_ia32_pause(); }
 
-static inline char *vlci_arch_thread_pointer(void) { return __builtin_thread_pointer(); }
+static inline char *vlci_arch_thread_pointer(void) {
+    char *pointer; /* __builtin_thread_pointer is there from GCC 11 only */
+    __asm__("mov %%fs:0, %0" : "=r"(pointer));
+    return pointer;
+}
 
 /* Floating-point control of this thread: rounding, exception masks, flush-to-zero. */
 struct vlci_float_state {

@@ -369,10 +369,7 @@ static bool wait_for_uses(struct vlci_context_object *self, int timeout_ms) {
 static int check_guest(const struct vlci_context_object *self, vlc_error *error) {
     struct vlci_realm *guest = self->guest;
     if (!guest) return VLC_OK;
-    pthread_mutex_lock(&guest->lock);
-    enum vlci_life life = guest->life;
-    pthread_mutex_unlock(&guest->lock);
-    if (life != VLCI_STOPPED)
+    if (vlci_realm_life(guest) != VLCI_STOPPED)
         return vlci_fail(
             error, VLC_MISUSE, guest->name,
             "cannot destroy the context '%s': its Python still runs. Stop the interpreter first.",

@@ -282,7 +282,7 @@ static PyObject *interpreter_stop(PyObject *self, PyObject *args, PyObject *kwar
             realm->name);
         return vlci_raise(&error);
     }
-    if (!is_stopped(realm) && !shut(realm, abandon, &deadline)) return NULL;
+    if (vlci_realm_life(realm) != VLCI_STOPPED && !shut(realm, abandon, &deadline)) return NULL;
     int stopped = wait_until(realm, is_stopped, &deadline);
     if (stopped < 0) return NULL;
     if (!stopped) {

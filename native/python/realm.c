@@ -57,9 +57,7 @@ static struct vlci_visit *prune(struct vlci_visit *visits) {
     struct vlci_visit *kept = NULL;
     for (struct vlci_visit *visit = visits, *next; visit; visit = next) {
         next = visit->next;
-        pthread_mutex_lock(&visit->realm->lock);
-        bool stopped = visit->realm->life == VLCI_STOPPED;
-        pthread_mutex_unlock(&visit->realm->lock);
+        bool stopped = vlci_realm_life(visit->realm) == VLCI_STOPPED;
         visit->next = stopped ? NULL : kept;
         if (stopped)
             free_visits(visit);
@@ -143,6 +141,13 @@ void vlci_realm_end(struct vlci_realm *realm) {
     pthread_mutex_lock(&realm->lock);
     if (--realm->inside == 0 && realm->life != VLCI_RUNNING) pthread_cond_broadcast(&realm->changed);
     pthread_mutex_unlock(&realm->lock);
+}
+
+enum vlci_life vlci_realm_life(struct vlci_realm *realm) {
+    pthread_mutex_lock(&realm->lock);
+    enum vlci_life life = realm->life;
+    pthread_mutex_unlock(&realm->lock);
+    return life;
 }
 
 void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life) {

@@ -68,6 +68,8 @@ void vlci_realm_release(struct vlci_realm *realm);
 int vlci_realm_begin(struct vlci_realm *realm, vlc_error *error);
 void vlci_realm_end(struct vlci_realm *realm);
 
+enum vlci_life vlci_realm_life(struct vlci_realm *realm);
+
 /* Moves to another life and wakes who waits for it. */
 void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life);
 

@@ -69,7 +69,13 @@ class Bridge:
         self._perform("a set-up call", ("prepare", _sharing_source(), _cloudpickle_folder()))
 
     def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Calls a function there. PicklingError: it, an argument or the result cannot cross."""
+        """Calls a function there. PicklingError: it, an argument or the result cannot cross.
+
+        Shared, so that both sides see what either writes: NumPy arrays and views of them (not subclasses,
+        nor arrays of objects), C-contiguous memoryviews, contiguous CPU tensors of PyTorch that need no
+        gradient; inside of other values too. Everything else is copied: bytes, bytearray and array.array
+        as well, since these own their memory.
+        """
         named = _importable_name(function)
         if named is not None:
             return self._perform(function, ("call", named, tuple(args), dict(kwargs)))

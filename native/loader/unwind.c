@@ -123,6 +123,8 @@ int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *),
     unsigned long long counts[2] = { 0, 0 };
     dl_iterate_phdr(first_counts, counts); /* unwinders keep a cache while both numbers stand still */
     int result = 0;
+    /* for the whole walk: the callback of libgcc before 13 keeps a cache without a lock of its own, and relies
+     * on ld.so's, which its callers share only in the part of the walk that is the host's */
     pthread_mutex_lock(&context->load_lock);
     for (size_t i = 0; i < context->image_count && !result; i++) {
         struct vlci_image *image = context->images[i];
@@ -136,7 +138,8 @@ int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *),
                                      .dlpi_tls_data = vlci_tls_block(image) };
         result = callback(&info, sizeof info, data);
     }
-    pthread_mutex_unlock(&context->load_lock);
     struct walk walk = { callback, data, context->loads, context->unloads };
-    return result ? result : dl_iterate_phdr(host_object, &walk);
+    if (!result) result = dl_iterate_phdr(host_object, &walk);
+    pthread_mutex_unlock(&context->load_lock);
+    return result;
 }

@@ -3,8 +3,7 @@
 
 #include "contexts.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct rlimit limit;
     (void)argc;
     REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0, "no limit");
@@ -26,7 +25,6 @@ int main(int argc, char **argv)
     void *rest = malloc(1u << 30); /* the host has room left */
     CHECK(rest != NULL, "the contexts took all addresses");
     free(rest);
-    for (int i = 0; i < 20; i++)
-        context_close(contexts[i]);
+    for (int i = 0; i < 20; i++) context_close(contexts[i]);
     return check_result();
 }

@@ -3,16 +3,13 @@
 
 #include "contexts.h"
 
-static long descriptor_count(void)
-{
+static long descriptor_count(void) {
     long count = 0;
-    for (int i = 0; i < 256; i++)
-        count += fcntl(i, F_GETFD) >= 0;
+    for (int i = 0; i < 256; i++) count += fcntl(i, F_GETFD) >= 0;
     return count;
 }
 
-int main(void)
-{
+int main(void) {
     uint32_t cpus[3], absent = 4095;
     vlc_error error = VLC_ERROR_INIT;
     vlc_limits limits = { .size = sizeof limits };

@@ -2,8 +2,7 @@
  * DT_RUNPATH serves only that library's own needs. The host's dlopen is asked too: as outside. */
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;
     char words[256];

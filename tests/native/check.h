@@ -12,8 +12,7 @@
 static int check_failures;
 
 __attribute__((format(printf, 3, 4))) static inline void check_failed(const char *file, int line,
-                                                                      const char *format, ...)
-{
+                                                                      const char *format, ...) {
     va_list arguments;
     check_failures++;
     fprintf(stderr, "%s:%d: ", file, line);
@@ -26,8 +25,7 @@ __attribute__((format(printf, 3, 4))) static inline void check_failed(const char
 /* Goes on after a failure: one run shows all that is wrong. The words give the values. */
 #define CHECK(condition, ...)                                                                                \
     do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            check_failed(__FILE__, __LINE__, __VA_ARGS__);                                                   \
+        if (!(condition)) check_failed(__FILE__, __LINE__, __VA_ARGS__);                                     \
     } while (0)
 
 /* Ends the program: without this, nothing after it means anything. */
@@ -70,9 +68,6 @@ __attribute__((format(printf, 3, 4))) static inline void check_failed(const char
         exit(CHECK_SKIPPED);                                                                                 \
     } while (0)
 
-static inline int check_result(void)
-{
-    return check_failures ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+static inline int check_result(void) { return check_failures ? EXIT_FAILURE : EXIT_SUCCESS; }
 
 #endif

@@ -5,8 +5,7 @@
 #define BEGIN "+lower1 +lower2 +upper1 +upper2"
 #define END "-upper2 -upper1 -lower2 -lower1"
 
-int main(void)
-{
+int main(void) {
     int reader = trace_open();
     vlc_context *a = context_new("a");
     vlc_library *upper = load(a, FIXTURE("order_upper"), RTLD_NOW);

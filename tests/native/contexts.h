@@ -15,16 +15,14 @@
 /* The signature of nearly all functions of the fixtures; a pointer passes as a long too. */
 typedef long (*probe)(long);
 
-static inline vlc_context *context_from(const vlc_spec *spec)
-{
+static inline vlc_context *context_from(const vlc_spec *spec) {
     vlc_context *context = NULL;
     vlc_error error = VLC_ERROR_INIT;
     REQUIRE(vlc_create(spec, &context, &error) == VLC_OK, "%s", error.message);
     return context;
 }
 
-static inline vlc_context *context_on(const char *name, const uint32_t *cpus, size_t cpu_count)
-{
+static inline vlc_context *context_on(const char *name, const uint32_t *cpus, size_t cpu_count) {
     vlc_spec spec = VLC_SPEC_INIT;
     spec.name = name;
     spec.cpus = cpus;
@@ -32,27 +30,21 @@ static inline vlc_context *context_on(const char *name, const uint32_t *cpus, si
     return context_from(&spec);
 }
 
-static inline vlc_context *context_new(const char *name)
-{
-    return context_on(name, NULL, 0);
-}
+static inline vlc_context *context_new(const char *name) { return context_on(name, NULL, 0); }
 
-static inline void context_close(vlc_context *context)
-{
+static inline void context_close(vlc_context *context) {
     vlc_error error = VLC_ERROR_INIT;
     REQUIRE(vlc_destroy(context, -1, &error) == VLC_OK, "%s", error.message);
 }
 
-static inline vlc_library *load(vlc_context *context, const char *file, int flags)
-{
+static inline vlc_library *load(vlc_context *context, const char *file, int flags) {
     vlc_library *library = NULL;
     vlc_error error = VLC_ERROR_INIT;
     REQUIRE(vlc_load(context, file, flags, &library, &error) == VLC_OK, "%s", error.message);
     return library;
 }
 
-static inline probe find(vlc_context *context, vlc_library *library, const char *name)
-{
+static inline probe find(vlc_context *context, vlc_library *library, const char *name) {
     void *address = NULL;
     vlc_error error = VLC_ERROR_INIT;
     REQUIRE(vlc_symbol(context, library, name, &address, &error) == VLC_OK, "%s", error.message);
@@ -60,8 +52,7 @@ static inline probe find(vlc_context *context, vlc_library *library, const char 
 }
 
 /* Calls the function inside the context, on this thread. */
-static inline long call(vlc_context *context, probe function, long argument)
-{
+static inline long call(vlc_context *context, probe function, long argument) {
     vlc_error error = VLC_ERROR_INIT;
     REQUIRE(vlc_enter(context, &error) == VLC_OK, "%s", error.message);
     long result = function(argument);
@@ -69,60 +60,50 @@ static inline long call(vlc_context *context, probe function, long argument)
     return result;
 }
 
-static inline long call_named(vlc_context *context, vlc_library *library, const char *name, long argument)
-{
+static inline long call_named(vlc_context *context, vlc_library *library, const char *name, long argument) {
     return call(context, find(context, library, name), argument);
 }
 
 /* The CPUs that this process may use, in ascending order; how many there are. */
-static inline size_t process_cpus(uint32_t *cpus, size_t capacity)
-{
+static inline size_t process_cpus(uint32_t *cpus, size_t capacity) {
     cpu_set_t set;
     size_t count = 0;
     REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0, "sched_getaffinity failed");
     for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &set)) {
-            if (count < capacity)
-                cpus[count] = cpu;
+            if (count < capacity) cpus[count] = cpu;
             count++;
         }
     return count;
 }
 
 /* Two CPUs for a test of slices; a machine with one skips it. */
-static inline void two_cpus(uint32_t cpus[2])
-{
-    if (process_cpus(cpus, 2) < 2)
-        SKIP("one-cpu", "this process may use one CPU only");
+static inline void two_cpus(uint32_t cpus[2]) {
+    if (process_cpus(cpus, 2) < 2) SKIP("one-cpu", "this process may use one CPU only");
 }
 
 /* The kernel's mappings of this process. */
-static inline long mapping_count(void)
-{
+static inline long mapping_count(void) {
     long lines = 0;
     FILE *maps = fopen("/proc/self/maps", "re");
     REQUIRE(maps != NULL, "/proc/self/maps cannot be read");
-    for (int c; (c = getc(maps)) != EOF;)
-        lines += c == '\n';
+    for (int c; (c = getc(maps)) != EOF;) lines += c == '\n';
     fclose(maps);
     return lines;
 }
 
 /* Whether a mapping of this process names the file. */
-static inline int is_mapped(const char *file)
-{
+static inline int is_mapped(const char *file) {
     char line[4600];
     int found = 0;
     FILE *maps = fopen("/proc/self/maps", "re");
     REQUIRE(maps != NULL, "/proc/self/maps cannot be read");
-    while (!found && fgets(line, sizeof line, maps))
-        found = strstr(line, file) != NULL;
+    while (!found && fgets(line, sizeof line, maps)) found = strstr(line, file) != NULL;
     fclose(maps);
     return found;
 }
 
-static inline long resident_kilobytes(void)
-{
+static inline long resident_kilobytes(void) {
     long total = 0, resident = 0;
     FILE *statm = fopen("/proc/self/statm", "re");
     REQUIRE(statm && fscanf(statm, "%ld %ld", &total, &resident) == 2, "/proc/self/statm cannot be read");

@@ -1,8 +1,7 @@
 /* L1: one library in two contexts and in the host: three counters, each counts alone. */
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     vlc_context *a = context_new("a"), *b = context_new("b");
     vlc_library *in_a = load(a, FIXTURE("counter"), RTLD_NOW), *in_b = load(b, FIXTURE("counter"), RTLD_NOW);
     void *in_host = dlopen(FIXTURE("counter"), RTLD_NOW);

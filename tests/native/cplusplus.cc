@@ -6,13 +6,12 @@
 #include "contexts.h"
 #include "vlcs.hpp"
 
-int main()
-{
+int main() {
     uint32_t cpu = 0;
     process_cpus(&cpu, 1);
     {
         vlcs::context context(
-            vlcs::options {}.name("plus").cpus({ cpu }).env({ "VLC_TEST_COLOUR=red" }).threads(2));
+            vlcs::options{}.name("plus").cpus({ cpu }).env({ "VLC_TEST_COLOUR=red" }).threads(2));
         std::string name = context.name();
         CHECK_TEXT(name.c_str(), "plus");
         CHECK_EQUAL(context.cpus().size(), 1);
@@ -49,7 +48,7 @@ int main()
         moved.close(); // twice is once
     }
     try {
-        vlcs::context refused(vlcs::options {}.cpus({}));
+        vlcs::context refused(vlcs::options{}.cpus({}));
         CHECK(false, "nothing was thrown");
     } catch (const vlcs::error &error) {
         CHECK_EQUAL(error.status(), VLC_BAD_ARGUMENT);

@@ -19,13 +19,11 @@ static const struct {
     { "cpus_status", "/proc/thread-self/status" },
 };
 
-static long ask(vlc_context *context, const char *function, const char *argument)
-{
+static long ask(vlc_context *context, const char *function, const char *argument) {
     return call_named(context, NULL, function, (long)(uintptr_t)argument);
 }
 
-static void check_answers(vlc_context *context, long count)
-{
+static void check_answers(vlc_context *context, long count) {
     for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
         long answer = ask(context, questions[i].function, questions[i].argument);
         CHECK(answer == count, "%s: %s(%s) says %ld, not %ld", vlc_name(context), questions[i].function,
@@ -40,15 +38,13 @@ static void check_answers(vlc_context *context, long count)
 }
 
 /* The mask that the kernel has for this thread. */
-static long real_count(void)
-{
+static long real_count(void) {
     cpu_set_t set;
     sched_getaffinity(0, sizeof set, &set);
     return CPU_COUNT(&set);
 }
 
-int main(void)
-{
+int main(void) {
     uint32_t cpus[2];
     two_cpus(cpus);
     long outside = real_count();

@@ -8,8 +8,7 @@
 static vlc_context *context;
 static probe touch, catch_many;
 
-static void *visit(void *unused)
-{
+static void *visit(void *unused) {
     (void)unused;
     CHECK_EQUAL(call(context, catch_many, 100), 109);
     CHECK_EQUAL(call(context, touch, 0), 9);
@@ -18,8 +17,7 @@ static void *visit(void *unused)
 }
 
 /* In a process of its own: text that only the process's end flushes, with or without the context's. */
-static void check_output(int destroy)
-{
+static void check_output(int destroy) {
     int ends[2];
     char text[200] = "";
     REQUIRE(pipe(ends) == 0, "no pipe");
@@ -28,22 +26,19 @@ static void check_output(int destroy)
         dup2(ends[1], 1);
         vlc_context *child = context_new("child");
         call_named(child, load(child, FIXTURE("cxx_probe"), RTLD_NOW), "cxx_print", 0);
-        if (destroy)
-            context_close(child);
+        if (destroy) context_close(child);
         exit(7);
     }
     int status = -1;
     close(ends[1]);
     REQUIRE(waitpid(pid, &status, 0) == pid, "no child");
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7, "the child ended with status %x", (unsigned)status);
-    if (read(ends[0], text, sizeof text - 1) < 0)
-        text[0] = '\0';
+    if (read(ends[0], text, sizeof text - 1) < 0) text[0] = '\0';
     close(ends[0]);
     CHECK_TEXT(text, "from a context, 42, not flushed");
 }
 
-int main(void)
-{
+int main(void) {
     pthread_t thread;
     check_output(0);
     check_output(1);

@@ -5,13 +5,11 @@
 
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     int ends[2];
     char byte, command[256], line[1024];
     int named = 0, listed = 0;
-    if (system("gdb --version >/dev/null 2>&1") != 0)
-        SKIP("no-gdb", "gdb is not installed");
+    if (system("gdb --version >/dev/null 2>&1") != 0) SKIP("no-gdb", "gdb is not installed");
     REQUIRE(pipe(ends) == 0, "no pipe");
     pid_t child = fork();
     if (child == 0) {

@@ -10,10 +10,8 @@
 #define PR_MDWE_REFUSE_EXEC_GAIN 1
 #endif
 
-int main(void)
-{
-    if (prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0L, 0L, 0L) != 0)
-        SKIP("no-mdwe", strerror(errno));
+int main(void) {
+    if (prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0L, 0L, 0L) != 0) SKIP("no-mdwe", strerror(errno));
     REQUIRE(mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
                 MAP_FAILED,
             "the kernel grants what it should refuse");

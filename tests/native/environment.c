@@ -1,16 +1,14 @@
 /* Environment variables: a copy at the start, private from then on. */
 #include "contexts.h"
 
-static const char *inside(vlc_context *context, const char *name)
-{
+static const char *inside(vlc_context *context, const char *name) {
     const char *value = (const char *)call_named(context, NULL, "environment_get", (long)(uintptr_t)name);
     const char *scanned = (const char *)call_named(context, NULL, "environment_scan", (long)(uintptr_t)name);
     CHECK(value == scanned, "getenv and environ differ on %s", name);
     return value;
 }
 
-int main(void)
-{
+int main(void) {
     const char *const env[] = { "VLC_TEST_COLOUR=red", "VLC_TEST_REMOVED",
                                 "VLC_TEST_EMPTY=", "MKL_NUM_THREADS=3", NULL };
     vlc_spec spec = VLC_SPEC_INIT;

@@ -4,8 +4,7 @@
 #include "contexts.h"
 #include "trace.h"
 
-static vlc_context *named(const char *name, const char *entry)
-{
+static vlc_context *named(const char *name, const char *entry) {
     const char *const env[] = { entry, NULL };
     vlc_spec spec = VLC_SPEC_INIT;
     spec.name = name;
@@ -15,8 +14,7 @@ static vlc_context *named(const char *name, const char *entry)
     return context;
 }
 
-int main(void)
-{
+int main(void) {
     int reader = trace_open(), status = -1;
     vlc_error error = VLC_ERROR_INIT;
     vlc_context *a = named("a", "FORKS_NAME=a"), *b = named("b", "FORKS_NAME=b");
@@ -46,8 +44,7 @@ int main(void)
     context_close(a);
     context_close(b);
     pid = fork(); /* and nothing is called that was unmapped */
-    if (pid == 0)
-        _exit(0);
+    if (pid == 0) _exit(0);
     REQUIRE(waitpid(pid, &status, 0) == pid && status == 0, "a fork after the contexts' end failed");
     CHECK_TEXT(trace_take(reader), "");
     return check_result();

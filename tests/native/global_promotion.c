@@ -1,8 +1,7 @@
 /* L2: a library opens another with RTLD_GLOBAL; a third finds its symbol there, in that context only. */
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;
     vlc_context *a = context_new("a"), *b = context_new("b");

@@ -1,8 +1,7 @@
 /* The context's heap: correct, given back whole at the end, and what happens to blocks that cross to the host. */
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     static const char *const questions[] = { "heap_sizes",          "heap_grow",    "heap_zeroed",
                                              "heap_aligned",        "heap_of_libc", "heap_mappings",
                                              "heap_between_threads" };

@@ -2,13 +2,9 @@
 #include "contexts.h"
 
 __attribute__((visibility("default"))) long symbol_of_the_program(void);
-long symbol_of_the_program(void)
-{
-    return 1;
-}
+long symbol_of_the_program(void) { return 1; }
 
-static void check_context(vlc_context *context)
-{
+static void check_context(vlc_context *context) {
     vlc_library *library = load(context, FIXTURE("introspect"), RTLD_NOW);
     static const char *const questions[] = { "introspect_address", "introspect_handles",
                                              "introspect_objects" };
@@ -18,8 +14,7 @@ static void check_context(vlc_context *context)
     }
 }
 
-int main(void)
-{
+int main(void) {
     REQUIRE(dlsym(RTLD_DEFAULT, "symbol_of_the_program") != NULL, "the program does not export its symbols");
     vlc_context *a = context_new("a"), *b = context_new("b");
     check_context(a);

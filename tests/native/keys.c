@@ -7,16 +7,13 @@ enum { CONTEXTS = 4, KEYS = 900 }; /* together far more than PTHREAD_KEYS_MAX, 1
 
 static vlc_context *contexts[CONTEXTS];
 
-static void *visit_all(void *unused)
-{
+static void *visit_all(void *unused) {
     (void)unused;
-    for (int i = 0; i < CONTEXTS; i++)
-        CHECK_EQUAL(call_named(contexts[i], NULL, "keys_here", 0), 0);
+    for (int i = 0; i < CONTEXTS; i++) CHECK_EQUAL(call_named(contexts[i], NULL, "keys_here", 0), 0);
     return NULL;
 }
 
-int main(void)
-{
+int main(void) {
     char name[16];
     pthread_t thread;
     vlc_stats stats = VLC_STATS_INIT;
@@ -34,13 +31,11 @@ int main(void)
     }
     REQUIRE(pthread_create(&thread, NULL, visit_all, NULL) == 0, "no thread");
     pthread_join(thread, NULL);
-    for (int i = 0; i < CONTEXTS; i++)
-        CHECK_EQUAL(call_named(contexts[i], NULL, "keys_destroyed", 0), KEYS);
+    for (int i = 0; i < CONTEXTS; i++) CHECK_EQUAL(call_named(contexts[i], NULL, "keys_destroyed", 0), KEYS);
 
     CHECK_EQUAL(call_named(contexts[0], NULL, "keys_drop", 0), 0);
     CHECK_EQUAL(call_named(contexts[0], NULL, "keys_make", KEYS), 0);
     CHECK_EQUAL(call_named(contexts[0], NULL, "keys_in_thread", 0), KEYS);
-    for (int i = 0; i < CONTEXTS; i++)
-        context_close(contexts[i]);
+    for (int i = 0; i < CONTEXTS; i++) context_close(contexts[i]);
     return check_result();
 }

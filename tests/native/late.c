@@ -18,8 +18,7 @@ static probe functions[3];
 static pthread_barrier_t loaded;
 
 /* Made before the library came, and it calls into contexts all the same. */
-static void *early_thread(void *unused)
-{
+static void *early_thread(void *unused) {
     (void)unused;
     pthread_barrier_wait(&loaded);
     for (long turn = 1; turn <= 3; turn++)
@@ -31,8 +30,7 @@ static void *early_thread(void *unused)
     return NULL;
 }
 
-static probe load_late(vlc_context *context, const char *file, const char *name)
-{
+static probe load_late(vlc_context *context, const char *file, const char *name) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;
     void *address = NULL;
@@ -41,8 +39,7 @@ static probe load_late(vlc_context *context, const char *file, const char *name)
     return (probe)address;
 }
 
-int main(void)
-{
+int main(void) {
     pthread_t thread;
     vlc_error error = VLC_ERROR_INIT;
     REQUIRE(pthread_barrier_init(&loaded, NULL, 2) == 0, "no barrier");
@@ -66,7 +63,6 @@ int main(void)
     }
     pthread_barrier_wait(&loaded);
     pthread_join(thread, NULL);
-    for (int i = 0; i < 2; i++)
-        REQUIRE(vlc.destroy(contexts[i], -1, &error) == VLC_OK, "%s", error.message);
+    for (int i = 0; i < 2; i++) REQUIRE(vlc.destroy(contexts[i], -1, &error) == VLC_OK, "%s", error.message);
     return check_result(); /* the third is ended at exit */
 }

@@ -56,7 +56,4 @@ _Static_assert(VLC_OK == 0 && VLC_BAD_ARGUMENT == 1 && VLC_MISUSE == 2 && VLC_LO
                    VLC_LIMIT == 4 && VLC_SYSTEM == 5 && VLC_BUSY == 6 && VLC_BUG == 7,
                "the numbers of vlc_status are part of the ABI");
 
-int main(void)
-{
-    return 0;
-}
+int main(void) { return 0; }

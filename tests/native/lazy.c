@@ -3,8 +3,7 @@
 
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;
     vlc_context *a = context_new("a");
@@ -30,8 +29,7 @@ int main(void)
     close(ends[1]);
     REQUIRE(waitpid(pid, &status, 0) == pid, "no child");
     CHECK(status != 0, "a call of a missing function went well");
-    if (read(ends[0], text, sizeof text - 1) < 0)
-        text[0] = '\0';
+    if (read(ends[0], text, sizeof text - 1) < 0) text[0] = '\0';
     CHECK_WORDS(text, "missing_function");
     return check_result();
 }

@@ -8,21 +8,18 @@
 static char folder[] = "/tmp/vlcs-load-errors-XXXXXX";
 static char path[sizeof folder + 64];
 
-static const char *in_folder(const char *name)
-{
+static const char *in_folder(const char *name) {
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
 }
 
-static void write_file(const char *name, const void *bytes, size_t size)
-{
+static void write_file(const char *name, const void *bytes, size_t size) {
     FILE *file = fopen(in_folder(name), "we");
     REQUIRE(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0, "%s cannot be written", path);
 }
 
 /* What the message must say besides the file's name. */
-static void check_file(vlc_context *context, const char *name, const char *words)
-{
+static void check_file(vlc_context *context, const char *name, const char *words) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;
     CHECK_REFUSED(vlc_load(context, in_folder(name), RTLD_NOW, &library, &error), error, VLC_LOAD_FAILED,
@@ -33,8 +30,7 @@ static void check_file(vlc_context *context, const char *name, const char *words
     CHECK(!is_mapped(name), "%s stays mapped", name);
 }
 
-int main(void)
-{
+int main(void) {
     static unsigned char bytes[1 << 20];
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;

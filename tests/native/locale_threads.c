@@ -8,8 +8,7 @@
 static vlc_context *contexts[2];
 static probe probes[2];
 
-static void *ask(void *number)
-{
+static void *ask(void *number) {
     long wrong = 0;
     for (long turn = 0; turn < 500 && !wrong; turn++) {
         int which = (int)((turn + (long)(uintptr_t)number) & 1);
@@ -18,8 +17,7 @@ static void *ask(void *number)
     return (void *)(uintptr_t)wrong;
 }
 
-int main(void)
-{
+int main(void) {
     pthread_t threads[8];
     contexts[0] = context_new("a");
     contexts[1] = context_new("b");
@@ -35,8 +33,7 @@ int main(void)
 
     CHECK_EQUAL(MB_CUR_MAX, 1);
     long width = call_named(contexts[0], NULL, "locale_set", (long)(uintptr_t)"C.UTF-8");
-    if (width == 0)
-        SKIP("no-c-utf8", "this system has no locale C.UTF-8");
+    if (width == 0) SKIP("no-c-utf8", "this system has no locale C.UTF-8");
     CHECK(width >= 4, "C.UTF-8 has characters of %ld bytes", width);
     CHECK_EQUAL(MB_CUR_MAX, 1);
     CHECK_TEXT(setlocale(LC_CTYPE, NULL), "C");

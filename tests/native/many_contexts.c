@@ -3,8 +3,7 @@
 
 enum { MANY = 60 };
 
-int main(void)
-{
+int main(void) {
     static vlc_context *contexts[MANY];
     char name[24];
     for (int i = 0; i < MANY; i++) {

@@ -7,25 +7,19 @@
 static vlc_context *context;
 static atomic_int stage;
 
-static void *destroy_from_inside(void *error)
-{
-    return (void *)(uintptr_t)vlc_destroy(context, 100, error);
-}
+static void *destroy_from_inside(void *error) { return (void *)(uintptr_t)vlc_destroy(context, 100, error); }
 
-static void *stay_inside(void *unused)
-{
+static void *stay_inside(void *unused) {
     vlc_error error = VLC_ERROR_INIT;
     (void)unused;
     REQUIRE(vlc_enter(context, &error) == VLC_OK, "%s", error.message);
     stage = 1;
-    while (stage != 2)
-        usleep(1000);
+    while (stage != 2) usleep(1000);
     REQUIRE(vlc_leave(context, &error) == VLC_OK, "%s", error.message);
     return NULL;
 }
 
-static void check_closed(void)
-{
+static void check_closed(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;
     vlc_task *task = NULL;
@@ -39,8 +33,7 @@ static void check_closed(void)
     CHECK(!library && !address && !task, "a refused call wrote its output");
 }
 
-int main(void)
-{
+int main(void) {
     vlc_error error = VLC_ERROR_INIT, inner = VLC_ERROR_INIT;
     vlc_task *task = NULL;
     void *result = NULL;
@@ -58,8 +51,7 @@ int main(void)
     /* Somebody is inside: the context closes, keeps its memory, and can be ended later. */
     pthread_t visitor;
     REQUIRE(pthread_create(&visitor, NULL, stay_inside, NULL) == 0, "no thread");
-    while (stage != 1)
-        usleep(1000);
+    while (stage != 1) usleep(1000);
     CHECK_REFUSED(vlc_destroy(context, 50, &error), error, VLC_BUSY, "a");
     check_closed();
     stage = 2;

@@ -12,8 +12,7 @@ enum { SIZE = 150 };
 
 static double a[SIZE * SIZE], b[SIZE * SIZE], c[SIZE * SIZE];
 
-static void multiply(vlc_context *context)
-{
+static void multiply(vlc_context *context) {
     vlc_error error = VLC_ERROR_INIT;
     dgemm function = (dgemm)(void *)find(context, NULL, "cblas_dgemm");
     memset(c, 0, sizeof c);
@@ -23,14 +22,12 @@ static void multiply(vlc_context *context)
     for (int i = 0; i < SIZE; i += 7)
         for (int j = 0; j < SIZE; j += 11) {
             double sum = 0;
-            for (int k = 0; k < SIZE; k++)
-                sum += a[i * SIZE + k] * b[k * SIZE + j];
+            for (int k = 0; k < SIZE; k++) sum += a[i * SIZE + k] * b[k * SIZE + j];
             REQUIRE(c[i * SIZE + j] - sum < 1e-9 && sum - c[i * SIZE + j] < 1e-9, "an element is wrong");
         }
 }
 
-int main(void)
-{
+int main(void) {
     uint32_t cpus[2];
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;

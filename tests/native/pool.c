@@ -9,64 +9,52 @@ static int order[100];
 static atomic_int done;
 static vlc_task *own_task;
 
-static void *note(void *number)
-{
+static void *note(void *number) {
     order[atomic_fetch_add(&done, 1)] = (int)(uintptr_t)number;
     return (void *)((uintptr_t)number * 2);
 }
 
-static void *thread_id(void *unused)
-{
+static void *thread_id(void *unused) {
     (void)unused;
     return (void *)(uintptr_t)syscall(SYS_gettid);
 }
 
-static void *where(void *context)
-{
+static void *where(void *context) {
     cpu_set_t set;
     sched_getaffinity(0, sizeof set, &set);
     return (void *)(uintptr_t)(vlc_context_of(NULL) == context ? CPU_COUNT(&set) : -1);
 }
 
-static void *wait_for_own(void *error)
-{
-    return (void *)(uintptr_t)vlc_wait(own_task, NULL, error);
-}
+static void *wait_for_own(void *error) { return (void *)(uintptr_t)vlc_wait(own_task, NULL, error); }
 
-static uintptr_t result_of(vlc_task *task)
-{
+static uintptr_t result_of(vlc_task *task) {
     void *result = NULL;
     vlc_error error = VLC_ERROR_INIT;
     REQUIRE(vlc_wait(task, &result, &error) == VLC_OK, "%s", error.message);
     return (uintptr_t)result;
 }
 
-static vlc_task *submit(vlc_context *context, vlc_function function, void *argument)
-{
+static vlc_task *submit(vlc_context *context, vlc_function function, void *argument) {
     vlc_task *task = NULL;
     vlc_error error = VLC_ERROR_INIT;
     REQUIRE(vlc_submit(context, function, argument, &task, &error) == VLC_OK, "%s", error.message);
     return task;
 }
 
-static vlc_task *submit_on(vlc_context *context, uint32_t thread, vlc_function function)
-{
+static vlc_task *submit_on(vlc_context *context, uint32_t thread, vlc_function function) {
     vlc_task *task = NULL;
     vlc_error error = VLC_ERROR_INIT;
     REQUIRE(vlc_submit_on(context, thread, function, NULL, &task, &error) == VLC_OK, "%s", error.message);
     return task;
 }
 
-static void *submit_many(void *context)
-{
+static void *submit_many(void *context) {
     uintptr_t sum = 0;
-    for (uintptr_t i = 0; i < 10; i++)
-        sum += result_of(submit(context, note, (void *)i));
+    for (uintptr_t i = 0; i < 10; i++) sum += result_of(submit(context, note, (void *)i));
     return (void *)sum;
 }
 
-int main(void)
-{
+int main(void) {
     uint32_t cpus[2];
     size_t count = process_cpus(cpus, 2);
     vlc_error error = VLC_ERROR_INIT;
@@ -74,17 +62,13 @@ int main(void)
     vlc_context *single = context_on("single", cpus, 1);
 
     CHECK_EQUAL(vlc_threads(single, NULL, 0), 0); /* the pool is made on first use */
-    for (uintptr_t i = 0; i < 50; i++)
-        tasks[i] = submit(single, note, (void *)i);
-    for (uintptr_t i = 0; i < 50; i++)
-        CHECK_EQUAL(result_of(tasks[i]), 2 * i);
-    for (int i = 0; i < 50; i++)
-        CHECK_EQUAL(order[i], i);
+    for (uintptr_t i = 0; i < 50; i++) tasks[i] = submit(single, note, (void *)i);
+    for (uintptr_t i = 0; i < 50; i++) CHECK_EQUAL(result_of(tasks[i]), 2 * i);
+    for (int i = 0; i < 50; i++) CHECK_EQUAL(order[i], i);
     CHECK_EQUAL(vlc_threads(single, NULL, 0), 1);
     CHECK_EQUAL(result_of(submit(single, where, single)), 1);
     uintptr_t id = result_of(submit(single, thread_id, NULL));
-    for (int i = 0; i < 20; i++)
-        CHECK_EQUAL(result_of(submit(single, thread_id, NULL)), id);
+    for (int i = 0; i < 20; i++) CHECK_EQUAL(result_of(submit(single, thread_id, NULL)), id);
     CHECK_EQUAL(result_of(submit_on(single, 0, thread_id)), id);
     CHECK(id != (uintptr_t)syscall(SYS_gettid), "work ran on the caller's thread");
 
@@ -97,8 +81,7 @@ int main(void)
         pthread_join(callers[i], &sum);
         CHECK_EQUAL((uintptr_t)sum, 90);
     }
-    for (uintptr_t i = 0; i < 20; i++)
-        CHECK_EQUAL(vlc_submit(single, note, (void *)i, NULL, &error), VLC_OK);
+    for (uintptr_t i = 0; i < 20; i++) CHECK_EQUAL(vlc_submit(single, note, (void *)i, NULL, &error), VLC_OK);
     result_of(submit(single, note, NULL));
     CHECK_EQUAL(atomic_load(&done), 61);
 
@@ -122,18 +105,15 @@ int main(void)
     spec.cpu_count = count < 2 ? count : 2;
     vlc_context *three = context_from(&spec);
     uintptr_t ids[3];
-    for (uint32_t i = 0; i < 3; i++)
-        ids[i] = result_of(submit_on(three, i, thread_id));
+    for (uint32_t i = 0; i < 3; i++) ids[i] = result_of(submit_on(three, i, thread_id));
     CHECK(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "two threads of the pool are one");
-    for (uint32_t i = 0; i < 30; i++)
-        CHECK_EQUAL(result_of(submit_on(three, i % 3, thread_id)), ids[i % 3]);
+    for (uint32_t i = 0; i < 30; i++) CHECK_EQUAL(result_of(submit_on(three, i % 3, thread_id)), ids[i % 3]);
     CHECK_EQUAL(vlc_threads(three, NULL, 0), 3);
     CHECK_REFUSED(vlc_submit_on(three, 3, note, NULL, &none, &error), error, VLC_BAD_ARGUMENT, "3");
 
     /* Queued work runs before the end. */
     atomic_store(&done, 0);
-    for (uintptr_t i = 0; i < 40; i++)
-        CHECK_EQUAL(vlc_submit(single, note, (void *)i, NULL, &error), VLC_OK);
+    for (uintptr_t i = 0; i < 40; i++) CHECK_EQUAL(vlc_submit(single, note, (void *)i, NULL, &error), VLC_OK);
     context_close(single);
     CHECK_EQUAL(atomic_load(&done), 40);
     context_close(three);

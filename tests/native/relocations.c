@@ -4,15 +4,13 @@
 #include <dlfcn.h>
 
 /* Some linkers break it: binutils 2.35 drops IRELATIVE with -s. Then ld.so finds the same fault. */
-static long outside(const char *file)
-{
+static long outside(const char *file) {
     typedef long probe(long);
     probe *relocations = (probe *)dlsym(dlopen(file, RTLD_NOW), "relocations");
     return relocations ? relocations(0) : -1;
 }
 
-static void check_layout(const char *file)
-{
+static void check_layout(const char *file) {
     vlc_context *a = context_new("a"), *b = context_new("b");
     long as_outside = outside(file);
     for (int lazy = 0; lazy < 2; lazy++) {
@@ -26,8 +24,7 @@ static void check_layout(const char *file)
     context_close(b);
 }
 
-int main(void)
-{
+int main(void) {
     check_layout(FIXTURE("relocations_gnu"));
     check_layout(FIXTURE("relocations_sysv"));
     check_layout(FIXTURE("relocations_now"));
@@ -37,8 +34,7 @@ int main(void)
     check_layout(FIXTURE("relocations_relr"));
     return check_result();
 #else
-    if (check_failures)
-        return check_result();
+    if (check_failures) return check_result();
     SKIP("no-relr", "this linker does not know -z pack-relative-relocs");
 #endif
 }

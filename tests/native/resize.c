@@ -1,23 +1,17 @@
 /* vlc_resize: threads move at once, answers change, visitors move when they next enter. */
 #include "contexts.h"
 
-static void check_mask(pid_t id, const uint32_t *cpus, size_t count)
-{
+static void check_mask(pid_t id, const uint32_t *cpus, size_t count) {
     cpu_set_t set;
     REQUIRE(sched_getaffinity(id, sizeof set, &set) == 0, "there is no thread %d", (int)id);
     int inside = (size_t)CPU_COUNT(&set) == count;
-    for (size_t i = 0; i < count; i++)
-        inside = inside && CPU_ISSET(cpus[i], &set);
+    for (size_t i = 0; i < count; i++) inside = inside && CPU_ISSET(cpus[i], &set);
     CHECK(inside, "thread %d has %d CPUs, not the slice's %zu", (int)id, CPU_COUNT(&set), count);
 }
 
-static void *nothing(void *unused)
-{
-    return unused;
-}
+static void *nothing(void *unused) { return unused; }
 
-int main(void)
-{
+int main(void) {
     uint32_t cpus[2], seen[4] = { 0 };
     two_cpus(cpus);
     size_t outside = process_cpus(NULL, 0);
@@ -40,8 +34,7 @@ int main(void)
         CHECK_EQUAL(vlc_resize(a, slice, size, &error), VLC_OK);
         CHECK_EQUAL(vlc_cpus(a, seen, 4), size);
         CHECK_EQUAL(seen[0], slice[0]);
-        for (size_t i = 0; i < threads; i++)
-            check_mask(ids[i], slice, size);
+        for (size_t i = 0; i < threads; i++) check_mask(ids[i], slice, size);
         CHECK_EQUAL(call(a, count, 0), (long)size);
         CHECK_EQUAL(call(a, has, (long)slice[0]), 1);
     }

@@ -6,35 +6,28 @@
 
 enum { WARM = 10, ROUNDS = 60 };
 
-static long descriptor_count(void)
-{
+static long descriptor_count(void) {
     long count = 0;
-    for (int i = 0; i < 256; i++)
-        count += fcntl(i, F_GETFD) >= 0;
+    for (int i = 0; i < 256; i++) count += fcntl(i, F_GETFD) >= 0;
     return count;
 }
 
 /* The kernel forgets a thread a little after its join. */
-static long thread_count(void)
-{
+static long thread_count(void) {
     long count = 0;
     for (int attempt = 0; attempt < 100; attempt++) {
         char line[256];
         FILE *status = fopen("/proc/self/status", "re");
         while (status && fgets(line, sizeof line, status))
-            if (sscanf(line, "Threads: %ld", &count) == 1)
-                break;
-        if (status)
-            fclose(status);
-        if (count == 1)
-            break;
+            if (sscanf(line, "Threads: %ld", &count) == 1) break;
+        if (status) fclose(status);
+        if (count == 1) break;
         usleep(10000);
     }
     return count;
 }
 
-int main(void)
-{
+int main(void) {
     long kilobytes = 0, mappings = 0, descriptors = 0;
     for (int round = 0; round < ROUNDS; round++) {
         vlc_context *context = context_new("a");

@@ -1,32 +1,23 @@
 /* vlc_run, vlc_enter and vlc_leave: what the thread has while inside, and that it comes back. */
 #include "contexts.h"
 
-static void *add_one(void *number)
-{
-    return (char *)number + 1;
-}
+static void *add_one(void *number) { return (char *)number + 1; }
 
-static void *mask_size(void *unused)
-{
+static void *mask_size(void *unused) {
     cpu_set_t set;
     (void)unused;
     sched_getaffinity(0, sizeof set, &set); /* the host's own link: the kernel's answer */
     return (void *)(uintptr_t)CPU_COUNT(&set);
 }
 
-static void *context_inside(void *unused)
-{
+static void *context_inside(void *unused) {
     (void)unused;
     return vlc_context_of(NULL);
 }
 
-static long here(void)
-{
-    return (long)(uintptr_t)mask_size(NULL);
-}
+static long here(void) { return (long)(uintptr_t)mask_size(NULL); }
 
-int main(void)
-{
+int main(void) {
     uint32_t cpus[2];
     two_cpus(cpus);
     long outside = here();

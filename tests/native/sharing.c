@@ -1,8 +1,7 @@
 /* share: a library named there is the host's own copy, inside the context too. */
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     const char *const share[] = { "libcounter.so", NULL };
     vlc_spec spec = VLC_SPEC_INIT;
     spec.name = "sharing";

@@ -1,15 +1,13 @@
 /* Figures: of a context and of the process; and records of older and newer callers. */
 #include "contexts.h"
 
-static void *spin_a_little(void *unused)
-{
+static void *spin_a_little(void *unused) {
     for (volatile long i = 0; i < 30000000; i++) {
     }
     return unused;
 }
 
-int main(void)
-{
+int main(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_stats stats = VLC_STATS_INIT;
     vlc_limits limits = { .size = sizeof limits };
@@ -54,8 +52,7 @@ int main(void)
     } old = { 8, 99, { 0 } };
     CHECK_EQUAL(vlc_get_stats(a, (vlc_stats *)&old, &error), VLC_OK);
     CHECK_EQUAL(old.threads, 1);
-    for (size_t i = 0; i < sizeof old.after; i++)
-        CHECK_EQUAL(old.after[i], 0);
+    for (size_t i = 0; i < sizeof old.after; i++) CHECK_EQUAL(old.after[i], 0);
 
     CHECK_EQUAL(vlc_get_limits(&limits, &error), VLC_OK);
     CHECK_EQUAL(limits.contexts, 2);

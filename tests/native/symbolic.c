@@ -1,8 +1,7 @@
 /* Who defines a symbol that several libraries have: the root, but for a -Bsymbolic library itself. */
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     vlc_context *a = context_new("a");
     vlc_library *root = load(a, FIXTURE("which_root"), RTLD_NOW);
     CHECK_EQUAL(call_named(a, root, "ask_both", 0), 21);

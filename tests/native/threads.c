@@ -1,26 +1,22 @@
 /* Threads of a context: really pinned, counted and listed, of every kind. */
 #include "contexts.h"
 
-static int is_listed(vlc_context *context, long id)
-{
+static int is_listed(vlc_context *context, long id) {
     int32_t ids[64];
     size_t count = vlc_threads(context, ids, 64);
     for (size_t i = 0; i < count && i < 64; i++)
-        if (ids[i] == id)
-            return 1;
+        if (ids[i] == id) return 1;
     return 0;
 }
 
 /* The kernel's own answer, asked through the host's link. */
-static void check_mask(long id, uint32_t cpu)
-{
+static void check_mask(long id, uint32_t cpu) {
     cpu_set_t set;
     REQUIRE(sched_getaffinity((pid_t)id, sizeof set, &set) == 0, "there is no thread %ld", id);
     CHECK(CPU_COUNT(&set) == 1 && CPU_ISSET(cpu, &set), "thread %ld may use %d CPUs", id, CPU_COUNT(&set));
 }
 
-int main(void)
-{
+int main(void) {
     uint32_t cpus[2];
     two_cpus(cpus);
     vlc_context *contexts[2] = { context_on("a", cpus, 1), context_on("b", cpus + 1, 1) };

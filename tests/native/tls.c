@@ -11,19 +11,16 @@ struct visit {
     long wrong;
 };
 
-static void *touch(void *argument)
-{
+static void *touch(void *argument) {
     struct visit *visit = argument;
     for (long turn = 1; turn <= 3 && !visit->wrong; turn++) {
         visit->wrong = call(visit->context, visit->registers, turn);
-        if (!visit->wrong)
-            visit->wrong = call(visit->context, visit->function, turn);
+        if (!visit->wrong) visit->wrong = call(visit->context, visit->function, turn);
     }
     return NULL;
 }
 
-static void check_model(const char *file)
-{
+static void check_model(const char *file) {
     for (int round = 0; round < 3; round++) {
         vlc_context *contexts[2] = { context_new("a"), context_new("b") };
         struct visit visits[THREADS];
@@ -31,8 +28,8 @@ static void check_model(const char *file)
         for (int i = 0; i < THREADS; i++) {
             vlc_context *context = contexts[i & 1];
             vlc_library *library = load(context, file, RTLD_NOW);
-            visits[i] = (struct visit) { context, find(context, library, "tls_probe"),
-                                         find(context, library, "tls_registers"), 0 };
+            visits[i] = (struct visit){ context, find(context, library, "tls_probe"),
+                                        find(context, library, "tls_registers"), 0 };
             REQUIRE(pthread_create(&threads[i], NULL, touch, &visits[i]) == 0, "no thread");
         }
         for (int i = 0; i < THREADS; i++) {
@@ -49,8 +46,7 @@ static void check_model(const char *file)
     }
 }
 
-int main(void)
-{
+int main(void) {
     vlc_limits limits = { .size = sizeof limits };
     check_model(FIXTURE("tls_general"));
     check_model(FIXTURE("tls_descriptor"));

@@ -1,8 +1,7 @@
 /* STB_GNU_UNIQUE: one per context, also between local libraries, and gone with a load that failed. */
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;
     vlc_context *a = context_new("a"), *b = context_new("b");

@@ -6,8 +6,7 @@
 #include "contexts.h"
 #include "trace.h"
 
-namespace
-{
+namespace {
 
 using frames_call = void (*)(void (*)(void *), void *);
 using frames_sort = void (*)(int *, std::size_t, int (*)(const void *, const void *));
@@ -15,31 +14,22 @@ using frames_sort = void (*)(int *, std::size_t, int (*)(const void *, const voi
 frames_call through_context;
 
 struct HostFrame {
-    ~HostFrame()
-    {
-        trace("host-frame");
-    }
+    ~HostFrame() { trace("host-frame"); }
 };
 
-void throw_here(void *)
-{
+void throw_here(void *) {
     HostFrame frame;
     throw std::runtime_error("from the host");
 }
 
-int throw_seven(const void *, const void *)
-{
-    throw 7;
-}
+int throw_seven(const void *, const void *) { throw 7; }
 
-void exit_thread(void *)
-{
+void exit_thread(void *) {
     HostFrame frame;
     pthread_exit(reinterpret_cast<void *>(3));
 }
 
-void *run_until_exit(void *)
-{
+void *run_until_exit(void *) {
     HostFrame frame;
     through_context(exit_thread, nullptr);
     return nullptr;
@@ -47,8 +37,7 @@ void *run_until_exit(void *)
 
 } // namespace
 
-int main()
-{
+int main() {
     int reader = trace_open();
     for (int round = 0; round < 3; round++) { // later rounds load in the place of what was unloaded
         vlc_context *context = context_new("a");

@@ -1,8 +1,7 @@
 /* Versions of symbols: each library gets the one that it was linked with, or an error that names what is missing. */
 #include "contexts.h"
 
-int main(void)
-{
+int main(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;
     vlc_context *a = context_new("a");

@@ -1,9 +1,11 @@
 /* What a library hears when it asks for CPUs, in a slice of one and in a slice of two. */
 #include "contexts.h"
 
-static const struct {
+struct question {
     const char *function, *argument;
-} questions[] = {
+};
+
+static const struct question questions[] = {
     { "cpus_affinity", NULL },
     { "cpus_affinity_of_process", NULL },
     { "cpus_affinity_of_thread", NULL },
@@ -19,6 +21,14 @@ static const struct {
     { "cpus_status", "/proc/thread-self/status" },
 };
 
+static const struct question cgroup_files[] = {
+    { "cpus_sys_open", "/sys/fs/cgroup/cpuset/cpuset.cpus" },
+    { "cpus_sys_open", "/sys/fs/cgroup/cpuset/cpuset.effective_cpus" },
+    { "cpus_sys_open", "/sys/fs/cgroup/cpuset.cpus.effective" },
+    { "cpus_quota", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us" },
+    { "cpus_quota", "/sys/fs/cgroup/cpu.max" },
+};
+
 static long ask(vlc_context *context, const char *function, const char *argument) {
     return call_named(context, NULL, function, (long)(uintptr_t)argument);
 }
@@ -28,6 +38,12 @@ static void check_answers(vlc_context *context, long count) {
         long answer = ask(context, questions[i].function, questions[i].argument);
         CHECK(answer == count, "%s: %s(%s) says %ld, not %ld", vlc_name(context), questions[i].function,
               questions[i].argument ? questions[i].argument : "", answer, count);
+    }
+    for (size_t i = 0; i < sizeof cgroup_files / sizeof cgroup_files[0]; i++) {
+        if (access(cgroup_files[i].argument, R_OK) != 0) continue; /* version 1 or 2, or neither here */
+        long answer = ask(context, cgroup_files[i].function, cgroup_files[i].argument);
+        CHECK(answer == count, "%s: %s says %ld, not %ld", vlc_name(context), cgroup_files[i].argument,
+              answer, count);
     }
     /* Libraries size arrays by these and index them by sched_getcpu: they stay the machine's. */
     CHECK_EQUAL(ask(context, "cpus_configured", NULL), sysconf(_SC_NPROCESSORS_CONF));

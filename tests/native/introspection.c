@@ -1,6 +1,8 @@
 /* dladdr, dlinfo, dl_iterate_phdr, dlopen(NULL) and RTLD_NEXT, asked inside two contexts. */
 #include "contexts.h"
 
+#include <pthread.h>
+
 __attribute__((visibility("default"))) long symbol_of_the_program(void);
 long symbol_of_the_program(void) { return 1; }
 
@@ -14,11 +16,24 @@ static void check_context(vlc_context *context) {
     }
 }
 
+static void *walk(void *exclusion) { return (void *)((probe)exclusion)(300); }
+
+static void check_exclusion(vlc_context *context) {
+    probe exclusion = find(context, load(context, FIXTURE("introspect"), RTLD_NOW), "introspect_exclusion");
+    pthread_t other;
+    REQUIRE(pthread_create(&other, NULL, walk, (void *)exclusion) == 0, "no thread");
+    long met = call(context, exclusion, 300);
+    void *met_other;
+    pthread_join(other, &met_other);
+    CHECK(!met && !met_other, "two walks of one context's objects overlapped");
+}
+
 int main(void) {
     REQUIRE(dlsym(RTLD_DEFAULT, "symbol_of_the_program") != NULL, "the program does not export its symbols");
     vlc_context *a = context_new("a"), *b = context_new("b");
     check_context(a);
     check_context(b);
+    check_exclusion(a);
     context_close(a);
     context_close(b);
 

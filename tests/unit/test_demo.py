@@ -321,6 +321,7 @@ def test_a_failed_pair_makes_exit_code_1_and_the_others_are_shown(
     assert main(["--json", str(tmp_path / "out.json")]) == 1
     out, err = capsys.readouterr()
     assert "FAILED: 2 x pure Python: the worker ended with signal 11." in err
+    assert "2 x h5py: (a) 2.00 s, (b) 1.00 s, (c) 1.00 s\n2 x pure Python: failed\n" in err
     assert "2 x h5py" in out
     record = json.loads((tmp_path / "out.json").read_text())
     assert set(record["pairs"]) == {"boosting", "training", "clustering", "reading"}

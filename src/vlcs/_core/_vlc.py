@@ -98,9 +98,10 @@ class VLC:
         """Calls `fn(*args, **kwargs)` in the context's interpreter, on this thread, and gives its result.
 
         The thread runs on the slice's CPUs meanwhile. Functions that can be imported cross by name (their
-        module is imported in the context); others, and those of `__main__`, by cloudpickle. Arrays and
-        other buffers are shared both ways, not copied: writes are seen by both sides. Everything else is
-        copied by pickle. A function of one of the context's libraries (`load_library`) is called as it is.
+        module is imported in the context); others, and those of `__main__`, by cloudpickle. NumPy
+        arrays, memoryviews and CPU tensors of PyTorch are shared both ways, not copied: writes are seen by
+        both sides. Everything else is copied by pickle, also `bytes`, arrays of objects and subclasses of
+        arrays. A function of one of the context's libraries (`load_library`) is called as it is.
 
         Raises:
             StateError: The context is closed.

@@ -17,7 +17,7 @@ from vlcs._demo._measure import Measured, Plan, measure
 from vlcs._demo._pairs import PAIRS, Pair, install_command
 from vlcs._demo._progress import Progress
 from vlcs._demo._setting import halves
-from vlcs._demo._table import meaning, table
+from vlcs._demo._table import in_short, meaning, table
 from vlcs._demo._worker import WorkerError
 
 _RUNS, _QUICK_RUNS = 15, 5
@@ -125,8 +125,10 @@ def _measure_all(pairs: Sequence[Pair], plan: Plan) -> tuple[list[Measured], lis
             progress.pair(pair.title)
             try:
                 results.append(measure(pair, plan, progress.step))
+                progress.say(in_short(results[-1]))
             except WorkerError as error:
                 failures.append(f"{pair.title}: {error}")
+                progress.say(f"{pair.title}: failed")
     return results, failures
 
 

@@ -9,6 +9,12 @@ _NEAR = 0.05
 """Ratios to the best setting by hand count as equal up to this."""
 
 
+def in_short(result: Measured) -> str:
+    """One line about one pair, for those who wait for the rest."""
+    times = zip("abc", (median(result.seconds[way]) for way in (DEFAULTS, TUNED, CONTEXTS)), strict=True)
+    return f"{result.pair.title}: " + ", ".join(f"({letter}) {seconds:.2f} s" for letter, seconds in times)
+
+
 def table(results: Sequence[Measured]) -> str:
     """Medians of every way and the ratios that matter, a row for each pair."""
     rows = [["", "(a)", "(b)", "(c)", "a/c", "c/b"]]

@@ -169,6 +169,7 @@ static void context_free(vlc_context *context) {
     vlci_locale_free(context);
     vlci_exit_free(context);
     vlci_pool_free(context);
+    vlci_heap_free(context);
     vlci_zones_give(&context->zones);
     for (struct vlci_leaving *leaving; (leaving = context->leaving);) {
         context->leaving = leaving->next;
@@ -211,12 +212,16 @@ static void delist(vlc_context *context) {
     context_count--;
 }
 
-static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *error) {
+void vlci_context_load_lock_init(vlc_context *context) {
     pthread_mutexattr_t recursive;
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&context->load_lock, &recursive);
     pthread_mutexattr_destroy(&recursive);
+}
+
+static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *error) {
+    vlci_context_load_lock_init(context);
     vlci_lock_take(&vlci_contexts_lock);
     context->number = ++last_number;
     vlci_lock_drop(&vlci_contexts_lock);

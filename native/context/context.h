@@ -81,6 +81,7 @@ struct vlc_context {
 
 /* context.c */
 int vlci_context_start(vlc_error *error); /* finds what the process gives: libc, static TLS; once */
+void vlci_context_load_lock_init(vlc_context *context);
 bool vlci_context_visit_begins(vlc_context *context); /* false: it is closing */
 void vlci_context_visit_ended(vlc_context *context);
 bool vlci_context_thread_begins(vlc_context *context); /* counts; false: it is a zombie */

@@ -66,7 +66,7 @@ static void child(void) {
     }
     vlci_contexts = current;
     if (!current) return;
-    pthread_mutex_unlock(&current->load_lock);
+    vlci_context_load_lock_init(current); /* its owner is a thread id, and this thread has another now */
     atomic_store(&current->threads, vlci_thread_current->owner == current);
     atomic_store(&current->visits, visits_of_this_thread(current));
     atomic_store(&current->pool_lock.state, 0);

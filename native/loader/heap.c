@@ -338,6 +338,14 @@ void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int f
     return moved->region.base;
 }
 
+static void record_free(struct vlci_region *region) {
+    if (region->kind == VLCI_REGION_SLAB) vlci_memory_give(region, sizeof(struct vlci_slab));
+    if (region->kind == VLCI_REGION_BLOCK || region->kind == VLCI_REGION_MAPPING)
+        vlci_memory_give(region, sizeof(struct vlci_block_region));
+}
+
+void vlci_heap_free(vlc_context *context) { vlci_zones_each(&context->zones, record_free); }
+
 void vlci_heap_fork(vlc_context *context, enum vlci_fork when) {
     for (int i = 0; i < VLCI_HEAP_CLASSES; i++) vlci_lock_fork(&context->heap.classes[i].lock, when);
     vlci_lock_fork(&context->heap.spares_lock, when);

@@ -49,6 +49,9 @@ void *vlci_heap_map(vlc_context *context, void *address, size_t length, int prot
 int vlci_heap_unmap(void *address, size_t length);
 void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int flags, void *new_address);
 
+/* Gives back the records of all that is still allocated; the memory itself goes with the ranges. */
+void vlci_heap_free(vlc_context *context);
+
 void vlci_heap_fork(vlc_context *context, enum vlci_fork when);
 
 #endif

@@ -216,6 +216,15 @@ void vlci_range_give(struct vlci_zones *zones, struct vlci_region *region) {
     }
 }
 
+void vlci_zones_each(struct vlci_zones *zones, void (*visit)(struct vlci_region *)) {
+    for (const struct vlci_zone *zone = zones->first; zone; zone = zone->next)
+        for (char *at = zone->base, *end = at + zone->granules * VLCI_GRANULE; at < end;) {
+            struct vlci_region *region = vlci_region_at(at);
+            at += region ? VLCI_GRANULE_UP(region->length) : VLCI_GRANULE;
+            if (region) visit(region);
+        }
+}
+
 void vlci_zones_give(struct vlci_zones *zones) {
     VLCI_HOLD(&zones->lock);
     for (struct vlci_zone *zone; (zone = zones->first);) {

@@ -48,6 +48,9 @@ bool vlci_range_take(struct vlci_zones *zones, struct vlci_region *region, size_
 /* Unmaps (back to PROT_NONE) and gives the range back. */
 void vlci_range_give(struct vlci_zones *zones, struct vlci_region *region);
 
+/* Calls visit(region) once for each region in the ranges, which it may free. */
+void vlci_zones_each(struct vlci_zones *zones, void (*visit)(struct vlci_region *));
+
 /* Unmaps and gives back all ranges of a context at once; the regions themselves stay the caller's. */
 void vlci_zones_give(struct vlci_zones *zones);
 

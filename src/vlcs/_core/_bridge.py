@@ -226,10 +226,11 @@ def _importable_name(function: Any) -> tuple[str, tuple[str, ...]] | None:
 
 def _is_by_value(module: str) -> bool:
     """Whether the user asked cloudpickle to send the module's functions by value."""
-    cloudpickle = sys.modules.get("cloudpickle")
-    if cloudpickle is None:
+    # Another thread may be importing it right now: without the function, nobody has registered yet.
+    list_registered = getattr(sys.modules.get("cloudpickle"), "list_registry_pickle_by_value", None)
+    if list_registered is None:
         return False
-    registered = cloudpickle.list_registry_pickle_by_value()
+    registered = list_registered()
     return any(module == name or module.startswith(f"{name}.") for name in registered)
 
 

@@ -138,6 +138,35 @@ def test_l5_locale_and_ctype_from_threads_of_the_host(build: Builder) -> None:
     )
 
 
+def test_l6_static_tls_runs_out_in_words() -> None:
+    run_child(
+        """
+        import vlcs
+        contexts = []
+        while len(contexts) < 20:  # libgomp wants initial-exec slots, and the pool is small here
+            contexts.append(vlcs.VLC())
+            try:
+                contexts[-1].load_library("libgomp.so.1")
+            except vlcs.LimitError as error:
+                assert "libgomp" in str(error) and "vlcs run" in str(error), error
+                break
+        else:
+            raise SystemExit("the pool never ran out")
+        last = contexts.pop()
+        try:  # what the context's own Python hears
+            last.run(lambda: __import__("ctypes").CDLL("libgomp.so.1"))
+        except OSError as error:
+            assert "libgomp" in str(error) and "vlcs run" in str(error), error
+        assert len(contexts) >= 2 and vlcs.limits().static_tls_used > 0
+        threads = {context.load_library("libgomp.so.1").omp_get_max_threads() for context in contexts}
+        assert len(threads) == 1, threads  # earlier contexts still work
+        contexts.pop().close()
+        assert {last.load_library("libgomp.so.1").omp_get_max_threads()} == threads
+        """,
+        timeout=30,
+    )
+
+
 def test_l7_exceptions_threads_and_streams_of_cxx(build: Builder) -> None:
     probe = build("cxx_probe.cc", "libcxx_probe.so", "-fno-gnu-unique")
     finished = run_child(

@@ -1,5 +1,6 @@
 #include "context/context.h"
 
+#include "context/evict.h"
 #include "loader/cache.h"
 #include "loader/error.h"
 #include "loader/host.h"
@@ -355,8 +356,16 @@ static void blame(struct vlci_thread *thread, void *argument) {
                              "%s%s (thread %d)", blame->length ? ", " : "", path, (int)thread->tid);
 }
 
+#define END_BY_THEMSELVES 20 /* ms for threads that were told to end, before they are evicted */
+#define EVICT_AGAIN 10       /* ms; one that was about to wait, waits now */
+
 static int wait_threads(vlc_context *context, int64_t deadline, vlc_error *error) {
-    wait_zero(&context->threads, deadline);
+    int64_t now = vlci_os_milliseconds();
+    wait_zero(&context->threads, now + END_BY_THEMSELVES < deadline ? now + END_BY_THEMSELVES : deadline);
+    while (atomic_load(&context->threads) && (now = vlci_os_milliseconds()) < deadline) {
+        vlci_evict(context);
+        wait_zero(&context->threads, now + EVICT_AGAIN < deadline ? now + EVICT_AGAIN : deadline);
+    }
     if (atomic_load(&context->threads)) {
         struct blame who = { "", 0, 0 };
         vlci_thread_each(context, blame, &who);

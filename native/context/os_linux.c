@@ -42,6 +42,8 @@ pid_t vlci_os_thread_id(void) { return (pid_t)syscall(SYS_gettid); }
 
 bool vlci_os_thread_exists(pid_t tid) { return syscall(SYS_tgkill, getpid(), tid, 0) == 0 || errno != ESRCH; }
 
+void vlci_os_thread_signal(pid_t tid, int signal) { syscall(SYS_tgkill, getpid(), tid, signal); }
+
 int vlci_os_affinity_get(pid_t tid, cpu_set_t *cpus) {
     CPU_ZERO(cpus);
     return syscall(SYS_sched_getaffinity, tid, sizeof *cpus, cpus) < 0 ? -errno : 0;
@@ -65,6 +67,14 @@ static ssize_t read_file(const char *path, char *buffer, size_t capacity) {
 
 ssize_t vlci_os_read_file(const char *path, char *buffer, size_t capacity) {
     return read_file(path, buffer, capacity);
+}
+
+long vlci_os_thread_call(pid_t tid) {
+    char path[64], text[256], *rest;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)tid);
+    if (read_file(path, text, sizeof text) <= 0) return -1;
+    long call = strtol(text, &rest, 10); /* "running", or the number and its arguments */
+    return rest == text ? -1 : call;
 }
 
 static uint64_t number_after(const char *text, const char *label) {

@@ -54,6 +54,10 @@ static inline char *vlci_arch_thread_pointer(void) {
     return pointer;
 }
 
+/* For a signal handler, given its machine context: true when the thread was taken out of a system call that
+ * had not ended; its first argument, and the stack pointer. */
+bool vlci_arch_interrupted_call(const void *machine, uintptr_t *argument, uintptr_t *stack);
+
 /* Floating-point control of this thread: rounding, exception masks, flush-to-zero. */
 struct vlci_float_state {
     uint32_t vector, x87;

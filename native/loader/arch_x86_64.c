@@ -2,6 +2,8 @@
 #include "loader/tls.h"
 
 #include <cpuid.h>
+#include <errno.h>
+#include <ucontext.h>
 
 /* Since binutils 2.36 / glibc 2.31 these are in elf.h under the same numbers; psABI, table 4.10. */
 #define R_TLSDESC 36
@@ -44,6 +46,14 @@ void vlci_arch_tlsdesc_undefined(uintptr_t descriptor[2], ptrdiff_t addend) {
 /* Called by vlci_tlsdesc_dynamic, which has saved every register. */
 ptrdiff_t vlci_tlsdesc_offset(struct vlci_tls_index *index) {
     return (char *)vlci_tls_address(index) - vlci_arch_thread_pointer();
+}
+
+bool vlci_arch_interrupted_call(const void *machine, uintptr_t *argument, uintptr_t *stack) {
+    const greg_t *registers = ((const ucontext_t *)machine)->uc_mcontext.gregs;
+    const unsigned char *next = (const unsigned char *)registers[REG_RIP];
+    *argument = (uintptr_t)registers[REG_RDI];
+    *stack = (uintptr_t)registers[REG_RSP];
+    return registers[REG_RAX] == -EINTR && next[-2] == 0x0f && next[-1] == 0x05; /* syscall */
 }
 
 void vlci_arch_float_save(struct vlci_float_state *state) {

@@ -118,7 +118,14 @@ static void *thread_begin(void *argument) {
     }
     vlci_thread_pin(begin.context);
     uselocale(vlci_context_locale(begin.context));
-    return begin.function(begin.argument);
+    sigjmp_buf way_out;
+    void *result = NULL;
+    if (!sigsetjmp(way_out, 1)) {
+        thread->way_out = &way_out;
+        result = begin.function(begin.argument);
+    }
+    vlci_thread_current->way_out = NULL; /* evict.c may have brought us here */
+    return result;
 }
 
 int vlci_thread_create(vlc_context *context, pthread_t *handle, const pthread_attr_t *attributes,

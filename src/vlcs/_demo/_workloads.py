@@ -209,10 +209,14 @@ def prepare_loop(_directory: str) -> None:
 
 
 def loop() -> list[float]:
-    value = 1
-    for _ in range(7_000_000):
-        value = (value * 1_103_515_245 + 12_345) & 0x7FFF_FFFF
-    return [float(value)]
+    longest = 0
+    for start in range(1, 95_000):
+        value, steps = start, 0
+        while value != 1:  # Collatz
+            value = 3 * value + 1 if value % 2 else value // 2
+            steps += 1
+        longest = max(longest, steps)
+    return [float(longest)]
 
 
 def _limit(api: str, threads: int) -> None:

@@ -21,8 +21,9 @@
 #define CLOSE_TIMEOUT 5000 /* ms */
 
 vlci_lock vlci_contexts_lock;
-vlc_context *vlci_contexts; /* open ones, newest first */
-static unsigned context_count, last_number;
+vlc_context *vlci_contexts; /* not yet destroyed, newest first */
+unsigned vlci_contexts_count;
+static unsigned last_number;
 
 /* A thread that has ended for us; the kernel may still run its last instructions, on its stack. */
 struct vlci_leaving {
@@ -32,7 +33,7 @@ struct vlci_leaving {
 
 uint32_t vlc_abi_version(void) { return VLC_ABI_VERSION; }
 const char *vlc_name(vlc_context *context) { return context->name; }
-unsigned vlci_context_count(void) { return context_count; }
+unsigned vlci_context_count(void) { return vlci_contexts_count; }
 
 /* ---- counting ------------------------------------------------------------------------------------------ */
 
@@ -44,8 +45,9 @@ bool vlci_context_visit_begins(vlc_context *context) {
 }
 
 void vlci_context_visit_ended(vlc_context *context) {
-    if (atomic_fetch_sub(&context->visits, 1) == 1 && atomic_load(&context->state) != VLCI_OPEN)
-        vlci_os_wake_word(&context->visits);
+    bool open = atomic_load(&context->state) == VLCI_OPEN;
+    if (atomic_fetch_sub(&context->visits, 1) == 1 && !open)
+        vlci_os_wake_word(&context->visits); /* by address only: the context may be gone by now */
 }
 
 bool vlci_context_thread_begins(vlc_context *context) {
@@ -87,13 +89,16 @@ int vlci_context_check_mappings(vlc_context *context, vlc_error *error) {
     if (!most) most = vlci_os_mappings_max();
     if (!most) return VLC_OK;
     size_t since = atomic_fetch_add(&loads_since, 1);
-    if (since % 64 == 0 || counted + since * 8 > most * 8 / 10) counted = vlci_os_mappings();
+    if (!counted || since >= 64 || counted + since * 8 > most * 8 / 10) {
+        counted = vlci_os_mappings();
+        loads_since = 0;
+    }
     if (counted <= most / 10 * 9) return VLC_OK;
     return vlci_fail(error, VLC_LIMIT, 0, context->name,
                      "cannot load more into context '%s': the process has %zu kernel mappings, near its "
                      "limit of %zu, with %u "
                      "contexts open; close contexts, or raise vm.max_map_count (sysctl)",
-                     context->name, (size_t)counted, most, context_count);
+                     context->name, (size_t)counted, most, vlci_contexts_count);
 }
 
 int vlci_context_check_open(vlc_context *context, vlc_error *error) {
@@ -115,16 +120,35 @@ int vlci_context_check_open(vlc_context *context, vlc_error *error) {
 
 void vlci_fork_start(void); /* fork.c */
 
+/* The lock is held. */
+static void unlink_context(vlc_context *context) {
+    if (!context->listed) return;
+    if (context->next) context->next->previous = context->previous;
+    if (context->previous)
+        context->previous->next = context->next;
+    else
+        vlci_contexts = context->next;
+    context->next = context->previous = NULL;
+    context->listed = false;
+    vlci_contexts_count--;
+}
+
+/* The newest open context, taken off the list and closed to others; NULL: there is none left. */
+static vlc_context *take_open(void) {
+    VLCI_HOLD(&vlci_contexts_lock);
+    for (vlc_context *context = vlci_contexts; context; context = context->next) {
+        int expected = VLCI_OPEN;
+        if (!atomic_compare_exchange_strong(&context->state, &expected, VLCI_CLOSING)) continue;
+        unlink_context(context);
+        return context;
+    }
+    return NULL;
+}
+
 /* At exit(), contexts that are still open end as programs do: handlers and destructors run, memory stays. */
 static void exit_all(void) {
-    for (;;) {
-        vlci_lock_take(&vlci_contexts_lock);
-        vlc_context *context = vlci_contexts;
-        if (context) vlci_contexts = context->next;
-        vlci_lock_drop(&vlci_contexts_lock);
-        if (!context) return;
-        if (atomic_exchange(&context->state, VLCI_CLOSING) != VLCI_OPEN || vlci_visit_enter(context, NULL))
-            continue;
+    for (vlc_context *context; (context = take_open());) {
+        if (vlci_visit_enter(context, NULL)) continue;
         vlci_thread_exits_run(context);
         vlci_open_finalise(context);
         vlci_visit_leave(context);
@@ -138,8 +162,8 @@ int vlci_context_start(vlc_error *error) {
     if (started) return VLC_OK;
     int status = vlci_host_start(error);
     if (status) return status;
+    if ((status = vlci_thread_start(error))) return status;
     vlci_override_start();
-    vlci_thread_start();
     vlci_tls_start();
     vlci_fork_start();
     atexit(exit_all);
@@ -177,58 +201,58 @@ static void context_free(vlc_context *context) {
         vlci_memory_give(leaving, sizeof *leaving);
     }
     pthread_mutex_destroy(&context->load_lock);
+    pthread_mutex_destroy(&context->images_lock);
     list_free(context->share);
     free(context->name);
     free(context);
 }
 
-static vlc_context *find_name(const char *name) {
+/* A closed context that cannot go yet has given its name up. */
+static bool is_taken(const char *name) {
     for (vlc_context *at = vlci_contexts; at; at = at->next)
-        if (!strcmp(at->name, name)) return at;
-    return NULL;
+        if (atomic_load(&at->state) == VLCI_OPEN && !strcmp(at->name, name)) return true;
+    return false;
 }
 
 static int enlist(vlc_context *context, bool given, vlc_error *error) {
     VLCI_HOLD(&vlci_contexts_lock);
-    if (given && find_name(context->name))
+    while (!given && is_taken(context->name)) /* made names have room for any number */
+        sprintf(context->name, "vlc-%u", context->number = ++last_number);
+    if (is_taken(context->name))
         return vlci_fail(
             error, VLC_BAD_ARGUMENT, 0, context->name,
             "cannot create context '%s': an open context has that name; choose another, or close it first",
             context->name);
     if ((context->next = vlci_contexts)) context->next->previous = context;
     vlci_contexts = context;
-    context_count++;
+    context->listed = true;
+    vlci_contexts_count++;
     return VLC_OK;
 }
 
 static void delist(vlc_context *context) {
     VLCI_HOLD(&vlci_contexts_lock);
-    if (vlci_contexts != context && !context->previous) return; /* taken off by exit() */
-    if (context->next) context->next->previous = context->previous;
-    if (context->previous)
-        context->previous->next = context->next;
-    else
-        vlci_contexts = context->next;
-    context->next = context->previous = NULL;
-    context_count--;
+    unlink_context(context);
 }
 
-void vlci_context_load_lock_init(vlc_context *context) {
+void vlci_context_locks_init(vlc_context *context) {
     pthread_mutexattr_t recursive;
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&context->load_lock, &recursive);
+    pthread_mutex_init(&context->images_lock, &recursive);
     pthread_mutexattr_destroy(&recursive);
 }
 
 static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *error) {
-    vlci_context_load_lock_init(context);
+    vlci_context_locks_init(context);
     vlci_lock_take(&vlci_contexts_lock);
     context->number = ++last_number;
     vlci_lock_drop(&vlci_contexts_lock);
-    char made[32];
+    char made[sizeof "vlc-4294967295"] = { 0 };
     snprintf(made, sizeof made, "vlc-%u", context->number);
-    context->name = strdup(spec->name ? spec->name : made);
+    context->name = spec->name ? strdup(spec->name) : calloc(1, sizeof made);
+    if (context->name && !spec->name) strcpy(context->name, made);
     context->share = list_copy(spec->share);
     context->pool_threads = spec->threads ? spec->threads : 1;
     if (!context->name || !context->share)
@@ -293,6 +317,7 @@ int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, voi
     int status = vlci_context_check_open(context, error);
     if (status) return status;
     struct vlci_image *image = (struct vlci_image *)library;
+    vlci_thread_self(); /* so that static thread-local storage is set up for calls by address */
     pthread_mutex_lock(&context->load_lock);
     bool found = vlci_scope_find(context, NULL, image, name, NULL, address);
     pthread_mutex_unlock(&context->load_lock);
@@ -318,26 +343,24 @@ static void wait_zero(_Atomic(int) *count, int64_t deadline) {
     }
 }
 
-/* Ends what a thread's own OpenMP pool holds: idle workers would run the library's code for ever. */
-static void openmp_pause(vlc_context *context) {
-    for (size_t i = 0; i < context->image_count; i++) {
-        const struct vlci_wanted wanted = { "omp_pause_resource_all", vlci_gnu_hash("omp_pause_resource_all"),
-                                            NULL, true };
-        const Elf64_Sym *symbol = vlci_dynamic_find(&context->images[i]->dynamic, &wanted);
-        if (symbol)
-            ((int (*)(int))(context->images[i]->map.l_addr + symbol->st_value))(2 /* omp_pause_hard */);
+/* Calls the function of that name in every image that defines it; they may load more meanwhile. */
+static void call_each(vlc_context *context, const char *name, int argument) {
+    const struct vlci_wanted wanted = { name, vlci_gnu_hash(name), NULL, true };
+    for (size_t i = 0;; i++) {
+        struct vlci_image *image = vlci_open_image(context, i);
+        if (!image) return;
+        const Elf64_Sym *symbol = vlci_dynamic_find(&image->dynamic, &wanted);
+        if (symbol) ((int (*)(int))(image->map.l_addr + symbol->st_value))(argument);
     }
 }
 
-/* libstdc++ keeps a pool for throwing without memory until it is told (as valgrind does). */
-static void freeres(vlc_context *context) {
-    static const char name[] = "_ZN9__gnu_cxx9__freeresEv";
-    const struct vlci_wanted wanted = { name, vlci_gnu_hash(name), NULL, true };
-    for (size_t i = 0; i < context->image_count; i++) {
-        const Elf64_Sym *symbol = vlci_dynamic_find(&context->images[i]->dynamic, &wanted);
-        if (symbol) ((void (*)(void))(context->images[i]->map.l_addr + symbol->st_value))();
-    }
+/* Ends what a thread's own OpenMP pool holds: idle workers would run the library's code for ever. */
+static void openmp_pause(vlc_context *context) {
+    call_each(context, "omp_pause_resource_all", 2 /* omp_pause_hard */);
 }
+
+/* libstdc++ keeps a pool for throwing without memory until it is told (as valgrind does). */
+static void freeres(vlc_context *context) { call_each(context, "_ZN9__gnu_cxx9__freeresEv", 0); }
 
 struct blame {
     char words[400];

@@ -28,11 +28,13 @@ enum vlci_state {
 struct vlc_context {
     char *name;
     unsigned number;                     /* never used again */
-    struct vlc_context *next, *previous; /* open contexts, newest first */
+    struct vlc_context *next, *previous; /* all contexts, newest first */
+    bool listed;
     _Atomic(int) state, destroying;
 
     /* loader */
-    pthread_mutex_t load_lock; /* recursive: constructors load more */
+    pthread_mutex_t load_lock;   /* recursive: constructors load more */
+    pthread_mutex_t images_lock; /* over `images` alone, so that unwinders need not wait for constructors */
     struct vlci_image **images;
     size_t image_count;
     struct vlci_image **global; /* the root's closure, and what RTLD_GLOBAL promoted */
@@ -67,8 +69,8 @@ struct vlc_context {
 
     /* what libc keeps per process */
     vlci_lock env_lock;
-    char **environment;     /* `environ` of its libraries; may be replaced by them */
-    char **environment_own; /* the array we made last */
+    char **environment;                 /* `environ` of its libraries; may be replaced by them */
+    char **env_made, **env_made_before; /* the arrays that we made last */
     vlci_lock exit_lock;
     struct vlci_exit *exits;
     struct vlci_atfork *forks, *forks_last;
@@ -80,8 +82,11 @@ struct vlc_context {
 };
 
 /* context.c */
+extern vlci_lock vlci_contexts_lock;
+extern vlc_context *vlci_contexts;
+extern unsigned vlci_contexts_count;
 int vlci_context_start(vlc_error *error); /* finds what the process gives: libc, static TLS; once */
-void vlci_context_load_lock_init(vlc_context *context);
+void vlci_context_locks_init(vlc_context *context);
 bool vlci_context_visit_begins(vlc_context *context); /* false: it is closing */
 void vlci_context_visit_ended(vlc_context *context);
 bool vlci_context_thread_begins(vlc_context *context); /* counts; false: it is a zombie */
@@ -100,6 +105,7 @@ void vlci_visit_leave(vlc_context *context);
 bool vlci_visit_is_inside(vlc_context *context); /* this thread is in it, at any depth, or belongs to it */
 
 /* slice.c */
+void vlci_slice_fork(enum vlci_fork when);
 int vlci_slice_check(const char *name, const uint32_t *cpus, size_t count, cpu_set_t *set, vlc_error *error);
 void vlci_context_cpus(vlc_context *context, cpu_set_t *cpus);
 
@@ -109,7 +115,7 @@ void vlci_pool_free(vlc_context *context);
 
 /* overrides/env.c, overrides/locale.c, overrides/exit.c */
 int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *error);
-void vlci_env_free(vlc_context *context);
+char *vlci_getenv(const char *name, vlc_context *context); /* the string stays as long as the context */
 bool vlci_context_env(vlc_context *context, const char *name, char *value, size_t capacity);
 char **vlci_context_environ(vlc_context *context);
 locale_t vlci_context_locale(vlc_context *context);

@@ -9,20 +9,19 @@
 
 #include <pthread.h>
 
-extern vlci_lock vlci_contexts_lock;
-extern vlc_context *vlci_contexts;
-
 /* All locks of the loader, outer ones first, and those of the context that forks. */
 static void locks(vlc_context *current, enum vlci_fork when) {
     vlci_lock_fork(&vlci_contexts_lock, when);
-    if (current) {
-        vlci_heap_fork(current, when);
+    if (current) { /* those under which memory is taken come before those of the heap */
+        vlci_lock_fork(&current->locale_lock, when);
         vlci_lock_fork(&current->env_lock, when);
         vlci_lock_fork(&current->exit_lock, when);
-        vlci_lock_fork(&current->locale_lock, when);
         vlci_lock_fork(&current->slice_lock, when);
         vlci_lock_fork(&current->leaving_lock, when);
+        vlci_heap_fork(current, when);
     }
+    vlci_slice_fork(when);
+    vlci_debugger_fork(when);
     vlci_host_fork(when);
     vlci_search_fork(when);
     vlci_cache_fork(when);
@@ -36,6 +35,7 @@ static void prepare(void) {
     if (current) {
         vlci_atfork_run(current, VLCI_FORK_PREPARE);
         pthread_mutex_lock(&current->load_lock);
+        pthread_mutex_lock(&current->images_lock);
     }
     locks(current, VLCI_FORK_PREPARE);
 }
@@ -44,6 +44,7 @@ static void parent(void) {
     vlc_context *current = vlci_context_current();
     locks(current, VLCI_FORK_PARENT);
     if (!current) return;
+    pthread_mutex_unlock(&current->images_lock);
     pthread_mutex_unlock(&current->load_lock);
     vlci_atfork_run(current, VLCI_FORK_PARENT);
 }
@@ -65,8 +66,9 @@ static void child(void) {
         if (at != current) atomic_store(&at->state, VLCI_DEAD);
     }
     vlci_contexts = current;
+    vlci_contexts_count = current != NULL;
     if (!current) return;
-    vlci_context_load_lock_init(current); /* its owner is a thread id, and this thread has another now */
+    vlci_context_locks_init(current); /* their owner is a thread id, and this thread has another now */
     atomic_store(&current->threads, vlci_thread_current->owner == current);
     atomic_store(&current->visits, visits_of_this_thread(current));
     atomic_store(&current->pool_lock.state, 0);

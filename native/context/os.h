@@ -46,7 +46,8 @@ ssize_t vlci_os_descriptor_path(int fd, char *path, size_t capacity);
 /* True when the descriptor is a file of procfs, sysfs or a cgroup hierarchy. */
 bool vlci_os_is_kernel_file(int fd);
 
-/* Makes `fd` read `content` instead of what it was opened on, from its start; flags kept. False: unchanged. */
+/* Makes `fd` read `content` instead of what it was opened on, from its start; FD_CLOEXEC is kept. False:
+ * unchanged. */
 bool vlci_os_substitute(int fd, const char *content, size_t length);
 
 /* Blocks all signals on this thread / restores. */

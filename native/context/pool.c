@@ -23,7 +23,9 @@ struct queue {
 };
 
 struct vlci_pool {
-    vlc_context *context;
+    _Atomic(unsigned) references; /* the context's, and one for each task that will be waited for */
+    vlc_context *context;         /* compared only: a task may be waited for after its context has ended */
+    char *name;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     struct queue common;
@@ -37,6 +39,15 @@ struct vlci_pool {
         bool made, joined;
     } workers[];
 };
+
+static void release(struct vlci_pool *pool) {
+    if (atomic_fetch_sub(&pool->references, 1) != 1) return;
+    pthread_mutex_destroy(&pool->lock);
+    pthread_cond_destroy(&pool->work);
+    pthread_cond_destroy(&pool->done);
+    free(pool->name);
+    free(pool);
+}
 
 static void queue_put(struct queue *queue, struct vlc_task *task) {
     task->next = NULL;
@@ -80,7 +91,11 @@ static void *work(void *argument) {
 static struct vlci_pool *pool_make(vlc_context *context) {
     unsigned count = context->pool_threads;
     struct vlci_pool *pool = calloc(1, sizeof *pool + count * sizeof *pool->workers);
-    if (!pool) return NULL;
+    if (!pool || !(pool->name = strdup(context->name))) {
+        free(pool);
+        return NULL;
+    }
+    atomic_store(&pool->references, 1);
     pool->context = context;
     pool->count = count;
     pthread_mutex_init(&pool->lock, NULL);
@@ -135,6 +150,7 @@ static int submit(vlc_context *context, int thread, vlc_function function, void 
         return status;
     }
     struct vlci_pool *pool = made->pool = context->pool;
+    if (task) atomic_fetch_add(&pool->references, 1);
     pthread_mutex_lock(&pool->lock);
     queue_put(thread < 0 ? &pool->common : &pool->workers[thread].own, made);
     pool->unfinished++;
@@ -159,14 +175,15 @@ int vlc_wait(vlc_task *task, void **result, vlc_error *error) {
     const struct vlci_thread *self = vlci_thread_current;
     if (self && self->owner == pool->context && self->start == (void *)work)
         return vlci_fail(
-            error, VLC_MISUSE, 0, pool->context->name,
+            error, VLC_MISUSE, 0, pool->name,
             "cannot wait for a task of context '%s' on a thread of its own pool: it would wait for itself",
-            pool->context->name);
+            pool->name);
     pthread_mutex_lock(&pool->lock);
     while (!task->done) pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
     if (result) *result = task->result;
     free(task);
+    release(pool);
     return VLC_OK;
 }
 
@@ -185,7 +202,10 @@ static bool join_until(pthread_t handle, int64_t deadline) {
 }
 
 int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error) {
+    vlci_lock_take(
+        &context->pool_lock); /* whoever submits has seen the context open: then its pool is here */
     struct vlci_pool *pool = context->pool;
+    vlci_lock_drop(&context->pool_lock);
     if (!pool) return VLC_OK;
     pthread_mutex_lock(&pool->lock);
     pool->stop = true;
@@ -207,11 +227,6 @@ int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error) {
 }
 
 void vlci_pool_free(vlc_context *context) {
-    struct vlci_pool *pool = context->pool;
-    if (!pool) return;
-    pthread_mutex_destroy(&pool->lock);
-    pthread_cond_destroy(&pool->work);
-    pthread_cond_destroy(&pool->done);
-    free(pool);
+    if (context->pool) release(context->pool);
     context->pool = NULL;
 }

@@ -13,10 +13,10 @@ void vlci_context_cpus(vlc_context *context, cpu_set_t *cpus) {
 }
 
 /* What the process may use: its main thread's mask when the first context was made, before any was entered. */
+static vlci_lock allowed_lock;
 static const cpu_set_t *allowed(void) {
-    static vlci_lock lock;
     static cpu_set_t cpus;
-    VLCI_HOLD(&lock);
+    VLCI_HOLD(&allowed_lock);
     if (!CPU_COUNT(&cpus) && vlci_os_affinity_get(getpid(), &cpus)) vlci_os_affinity_get(0, &cpus);
     return &cpus;
 }
@@ -83,3 +83,5 @@ int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_err
     vlci_thread_each(context, move, &set); /* one that is just being made pins itself when it begins */
     return VLC_OK;
 }
+
+void vlci_slice_fork(enum vlci_fork when) { vlci_lock_fork(&allowed_lock, when); }

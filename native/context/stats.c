@@ -25,9 +25,9 @@ size_t vlc_threads(vlc_context *context, int32_t *ids, size_t capacity) {
 }
 
 const char *vlc_library_path(vlc_context *context, size_t index) {
-    pthread_mutex_lock(&context->load_lock);
+    pthread_mutex_lock(&context->images_lock);
     const char *path = index < context->image_count ? context->images[index]->path : NULL;
-    pthread_mutex_unlock(&context->load_lock);
+    pthread_mutex_unlock(&context->images_lock);
     return path;
 }
 
@@ -55,14 +55,14 @@ int vlc_get_stats(vlc_context *context, vlc_stats *stats, vlc_error *error) {
     now.lookups = context->lookups;
     now.cached = context->cached;
     now.keys = vlci_key_count(context);
-    pthread_mutex_lock(&context->load_lock);
+    pthread_mutex_lock(&context->images_lock);
     now.libraries = (uint32_t)context->image_count;
     for (size_t i = 0; i < context->image_count; i++) {
         const struct vlci_image *image = context->images[i];
         now.library_bytes += image->region.length;
         if (image->tls.is_static) now.static_tls_bytes += image->tls.size;
     }
-    pthread_mutex_unlock(&context->load_lock);
+    pthread_mutex_unlock(&context->images_lock);
     uint32_t size = stats->size;
     memcpy(stats, &now, size < sizeof now ? size : sizeof now);
     stats->size = size;

@@ -133,9 +133,9 @@ VLC_API int vlc_load(vlc_context *context, const char *file, int flags, vlc_libr
 
 /* Address of a function or datum: of `library` and its dependencies, or, where it is
  * NULL, of the context's global scope. Valid until vlc_destroy.
- * Calling a function by its address from outside vlc_run or vlc_enter works once this thread has been
- * inside (thread-local storage of some libraries is set up then), but runs
- * on the CPUs and in the locale of the caller. Fails: VLC_LOAD_FAILED, VLC_MISUSE. */
+ * Calling a function by its address from outside vlc_run or vlc_enter works on this thread, and on
+ * others once they have been inside (static thread-local storage is set up then), but on the CPUs and
+ * in the locale of the caller. Fails: VLC_LOAD_FAILED, VLC_MISUSE. */
 VLC_API int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, void **address,
                        vlc_error *error);
 

@@ -29,7 +29,7 @@ vlci_tlsdesc_undefined:
     .size vlci_tlsdesc_undefined, . - vlci_tlsdesc_undefined
 
 /* The fast path of vlci_tls_address touches only integer registers, but the first touch of a block calls
- * into C: all vector state is saved by xsave (components x87, SSE, AVX, AVX-512, AMX tiles excluded: 0xee). */
+ * into C: all vector state is saved by xsave (SSE, AVX, MPX, AVX-512: 0xee; our C code touches neither x87 nor AMX tiles). */
     .globl vlci_tlsdesc_dynamic
     .hidden vlci_tlsdesc_dynamic
     .type vlci_tlsdesc_dynamic, @function

@@ -63,3 +63,5 @@ void vlci_debugger_remove(vlc_context *context) {
         link = &node->next;
     }
 }
+
+void vlci_debugger_fork(enum vlci_fork when) { vlci_lock_fork(&lock, when); }

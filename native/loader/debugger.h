@@ -2,6 +2,7 @@
 #ifndef VLCI_DEBUGGER_H
 #define VLCI_DEBUGGER_H
 
+#include "loader/lock.h"
 #include "vlcs.h"
 
 #include <link.h>
@@ -18,5 +19,6 @@ struct vlci_debugger_node { /* struct r_debug_extended of glibc 2.35 */
 void vlci_debugger_add(vlc_context *context);
 void vlci_debugger_changed(vlc_context *context);
 void vlci_debugger_remove(vlc_context *context);
+void vlci_debugger_fork(enum vlci_fork when);
 
 #endif

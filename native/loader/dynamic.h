@@ -23,6 +23,7 @@ struct vlci_version {
 
 struct vlci_dynamic {
     const Elf64_Dyn *entries;
+    size_t entry_count; /* at most, with the last DT_NULL; 0: not known */
     const Elf64_Sym *symbols;
     const char *strings;
     size_t strings_length;
@@ -61,11 +62,17 @@ struct vlci_wanted {
 uint32_t vlci_gnu_hash(const char *name);
 uint32_t vlci_sysv_hash(const char *name);
 
-/* Reads `entries` of an object loaded at `bias` whose memory is [low, high). `relocated`: glibc has
- * already added the bias to the pointers (its own libraries). Returns NULL, or what is wrong. */
+struct vlci_image;
+
+/* Reads `entries` of an object loaded at `bias`. `image`: where the tables must lie; NULL for a library that
+ * ld.so has loaded, checked, and added the bias to most pointers of. Returns NULL, or what is wrong. */
 const char *vlci_dynamic_read(struct vlci_dynamic *dynamic, const Elf64_Dyn *entries, uintptr_t bias,
-                              uintptr_t low, uintptr_t high, bool relocated);
+                              const struct vlci_image *image);
 void vlci_dynamic_free(struct vlci_dynamic *dynamic);
+
+/* True when symbols [0, count) lie in the image, with names and versions. */
+bool vlci_dynamic_has_symbols(const struct vlci_dynamic *dynamic, size_t count,
+                              const struct vlci_image *image);
 
 /* The exported symbol that satisfies `wanted`, or NULL. */
 const Elf64_Sym *vlci_dynamic_find(const struct vlci_dynamic *dynamic, const struct vlci_wanted *wanted);

@@ -127,13 +127,22 @@ static struct vlci_block_region *region_make(vlc_context *context, int kind, siz
     return made;
 }
 
+static size_t gone_size(const struct vlci_block_region *mapping) {
+    return (mapping->region.length / VLCI_PAGE + 63) / 64 * sizeof *mapping->gone;
+}
+
+static void record_give(struct vlci_block_region *record) {
+    if (record->gone) vlci_memory_give(record->gone, gone_size(record));
+    vlci_memory_give(record, sizeof *record);
+}
+
 static void region_free(struct vlci_block_region *made) {
     vlc_context *context = made->region.context;
     atomic_fetch_sub(made->region.kind == VLCI_REGION_BLOCK ? &context->heap.heap_bytes
                                                             : &context->heap.mapped_bytes,
                      made->region.length);
     vlci_range_give(&context->zones, &made->region);
-    vlci_memory_give(made, sizeof *made);
+    record_give(made);
 }
 
 static struct vlci_block_region *spare_take(struct vlci_heap *heap, size_t length) {
@@ -167,7 +176,8 @@ static void *large_take(vlc_context *context, size_t size, size_t align, bool ze
         errno = ENOMEM;
         return NULL;
     }
-    size_t length = VLCI_GRANULE_UP(size); /* whole granules: neighbours merge into one kernel mapping */
+    size_t length =
+        VLCI_GRANULE_UP(size ? size : 1); /* whole granules: neighbours merge into one kernel mapping */
     struct vlci_block_region *block = align <= VLCI_GRANULE ? spare_take(&context->heap, length) : NULL;
     if (!block)
         block = region_make(context, VLCI_REGION_BLOCK, length, align > VLCI_PAGE ? align : VLCI_PAGE,
@@ -248,6 +258,10 @@ void *vlci_heap_resize(vlc_context *context, void *block, size_t size) {
     if (!block) return vlci_heap_take(context, size, 16, false);
     struct vlci_region *region = vlci_region_at(block);
     if (!region) return realloc(block, size); /* the host's stays the host's */
+    if (vlci_context_is_dead(region->context)) {
+        errno = ENOMEM;
+        return NULL;
+    }
     if (!size) {
         vlci_heap_give(block);
         return NULL;
@@ -287,22 +301,51 @@ void *vlci_heap_map(vlc_context *context, void *address, size_t length, int prot
     return made ? made->region.base : MAP_FAILED;
 }
 
+/* Notes that pages of a mapping are unmapped; true: they were the last. Aligned allocators map more than they
+ * want and trim both ends. */
+static bool part_goes(struct vlci_block_region *mapping, const void *address, size_t length) {
+    size_t pages = mapping->region.length / VLCI_PAGE;
+    size_t first = (size_t)((const char *)address - mapping->region.base) / VLCI_PAGE,
+           count = length / VLCI_PAGE;
+    if (count == pages) return true;
+    VLCI_HOLD(&mapping->region.context->heap.parts_lock);
+    if (!mapping->gone && !(mapping->gone = vlci_memory_take(gone_size(mapping))))
+        return false; /* goes with the context */
+    for (size_t i = first; i < first + count; i++) {
+        uint64_t bit = 1ull << (i % 64);
+        mapping->gone_count += !(mapping->gone[i / 64] & bit);
+        mapping->gone[i / 64] |= bit;
+    }
+    return mapping->gone_count == pages;
+}
+
+static int unmap_part(struct vlci_region *region, char *address, size_t length) {
+    if (region->kind == VLCI_REGION_MAPPING &&
+        part_goes((struct vlci_block_region *)region, address, length)) {
+        region_free((struct vlci_block_region *)region);
+        return 0;
+    }
+    /* its addresses stay reserved until the rest goes too */
+    void *got =
+        mmap(address, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    return got == MAP_FAILED ? -1 : 0;
+}
+
 int vlci_heap_unmap(void *address, size_t length) {
-    struct vlci_region *region = vlci_region_at(address);
-    if (!region) return munmap(address, length);
+    if (!vlci_region_at(address)) return munmap(address, length);
     if (!length || (uintptr_t)address % VLCI_PAGE) {
         errno = EINVAL;
         return -1;
     }
-    if (region->kind == VLCI_REGION_MAPPING && address == region->base &&
-        VLCI_PAGE_UP(length) >= region->length) {
-        region_free((struct vlci_block_region *)region);
-        return 0;
+    char *at = address, *end = at + VLCI_PAGE_UP(length);
+    while (at < end) { /* it may span several */
+        struct vlci_region *region = vlci_region_at(at);
+        char *stop = region ? region->base + VLCI_PAGE_UP(region->length) : at + VLCI_PAGE;
+        if (stop > end) stop = end;
+        if (region && stop > at && unmap_part(region, at, (size_t)(stop - at))) return -1;
+        at = stop > at ? stop : at + VLCI_PAGE; /* a hole, or a granule's unused end */
     }
-    /* a part: its addresses stay reserved with the rest of the range */
-    void *got = mmap(address, VLCI_PAGE_UP(length), PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    return got == MAP_FAILED ? -1 : 0;
+    return 0;
 }
 
 void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int flags, void *new_address) {
@@ -330,10 +373,12 @@ void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int f
         errno = failure;
         return MAP_FAILED;
     }
-    /* the kernel has left a hole: reserve it again, unless somebody's mmap was quicker (then it is theirs) */
-    mmap(address, old_length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
-         -1, 0);
-    if (address == region->base && old_length >= region->length)
+    /* the kernel has left a hole: reserve it again, unless somebody's mmap was quicker; then it is theirs */
+    bool whole = address == region->base && old_length >= region->length;
+    if (mmap(address, old_length, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
+        vlci_range_abandon(&region->context->zones, region);
+    else if (whole || part_goes((struct vlci_block_region *)region, address, old_length))
         region_free((struct vlci_block_region *)region);
     return moved->region.base;
 }
@@ -341,7 +386,7 @@ void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int f
 static void record_free(struct vlci_region *region) {
     if (region->kind == VLCI_REGION_SLAB) vlci_memory_give(region, sizeof(struct vlci_slab));
     if (region->kind == VLCI_REGION_BLOCK || region->kind == VLCI_REGION_MAPPING)
-        vlci_memory_give(region, sizeof(struct vlci_block_region));
+        record_give((struct vlci_block_region *)region);
 }
 
 void vlci_heap_free(vlc_context *context) { vlci_zones_each(&context->zones, record_free); }
@@ -349,5 +394,6 @@ void vlci_heap_free(vlc_context *context) { vlci_zones_each(&context->zones, rec
 void vlci_heap_fork(vlc_context *context, enum vlci_fork when) {
     for (int i = 0; i < VLCI_HEAP_CLASSES; i++) vlci_lock_fork(&context->heap.classes[i].lock, when);
     vlci_lock_fork(&context->heap.spares_lock, when);
+    vlci_lock_fork(&context->heap.parts_lock, when);
     vlci_lock_fork(&context->zones.lock, when);
 }

@@ -24,6 +24,9 @@ struct vlci_slab {
 struct vlci_block_region { /* a large block, or a mapping */
     struct vlci_region region;
     bool zeroed; /* not written since it was mapped */
+    /* Of a mapping that was unmapped in part: a bit for each page that is gone. */
+    uint64_t *gone;
+    size_t gone_count;
 };
 
 struct vlci_heap {
@@ -31,7 +34,7 @@ struct vlci_heap {
         vlci_lock lock;
         struct vlci_slab *partial;
     } classes[VLCI_HEAP_CLASSES];
-    vlci_lock spares_lock;
+    vlci_lock spares_lock, parts_lock;
     struct vlci_block_region *spares[VLCI_HEAP_SPARES]; /* freed large blocks, still mapped */
     size_t spare_bytes;
     _Atomic(size_t) heap_bytes, mapped_bytes;

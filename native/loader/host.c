@@ -37,8 +37,8 @@ static const char *const ours[] = { "libvlcs.so" };
 #define MOST 64
 static vlci_lock lock;
 static struct vlci_image *in_scope[MOST], *shared[MOST], *preloads[MOST];
-static _Atomic(size_t) in_scope_count;
-static size_t shared_count, preload_count;
+static _Atomic(size_t) in_scope_count, shared_count;
+static size_t preload_count;
 static bool malloc_replaced; /* by a preload or the program itself: contexts use it too */
 
 static const char *base_name(const char *path) {
@@ -61,7 +61,7 @@ static struct vlci_image *image_of(struct link_map *map, void *handle, enum vlci
     image->host_handle = handle;
     image->path = strdup(map->l_name);
     image->relocated = image->initialised = true;
-    if (!image->path || vlci_dynamic_read(&image->dynamic, map->l_ld, map->l_addr, 0, UINTPTR_MAX, true)) {
+    if (!image->path || vlci_dynamic_read(&image->dynamic, map->l_ld, map->l_addr, NULL)) {
         free(image->path);
         free(image);
         return NULL;
@@ -84,42 +84,49 @@ static struct vlci_image *open_host(const char *name, enum vlci_host kind) {
     return image_of(map, handle, kind);
 }
 
+static struct vlci_image *find(struct vlci_image **list, const _Atomic(size_t) *count, const char *base) {
+    VLCI_HOLD(&lock);
+    for (size_t i = 0; i < *count; i++)
+        if (!strcmp(list[i]->soname, base) || !strcmp(base_name(list[i]->path), base)) return list[i];
+    return NULL;
+}
+
+/* Adds an image that was opened without the lock (constructors of a library may come here again); what another
+ * thread added meanwhile is taken instead. NULL: the list is full. */
+static struct vlci_image *keep(struct vlci_image **list, _Atomic(size_t) *count, struct vlci_image *image) {
+    VLCI_HOLD(&lock);
+    struct vlci_image *kept = *count < MOST ? image : NULL;
+    for (size_t i = 0; i < *count; i++)
+        if (list[i]->map.l_addr == image->map.l_addr) kept = list[i];
+    if (kept == image) {
+        list[*count] = image;
+        *count += 1;
+        return image;
+    }
+    vlci_dynamic_free(&image->dynamic);
+    free(image->path);
+    free(image->closure);
+    free(image);
+    return kept;
+}
+
 struct vlci_image *vlci_host_libc(const char *name) {
     const char *base = base_name(name);
     bool is_ours = listed(ours, sizeof ours / sizeof *ours, base);
     if (!is_ours && !listed(family, sizeof family / sizeof *family, base)) return NULL;
-    VLCI_HOLD(&lock);
-    for (size_t i = 0; i < in_scope_count; i++)
-        if (!strcmp(in_scope[i]->soname, base)) return in_scope[i];
-    for (size_t i = 0; i < shared_count; i++)
-        if (!strcmp(shared[i]->soname, base)) return shared[i];
-    if (in_scope_count == MOST || shared_count == MOST) return NULL;
-    if (is_ours) {
-        Dl_info self;
-        struct vlci_image *image =
-            dladdr((void *)vlci_host_libc, &self) ? open_host(self.dli_fname, VLCI_HOST_SHARED) : NULL;
-        if (image) shared[shared_count++] = image;
-        return image;
-    }
-    struct vlci_image *image = open_host(base, VLCI_HOST_LIBC);
-    if (image) {
-        in_scope[in_scope_count] = image;
-        in_scope_count++;
-    }
-    return image;
+    struct vlci_image *known =
+        is_ours ? find(shared, &shared_count, base) : find(in_scope, &in_scope_count, base);
+    if (known) return known;
+    Dl_info self;
+    if (is_ours && !dladdr((void *)vlci_host_libc, &self)) return NULL;
+    struct vlci_image *image =
+        is_ours ? open_host(self.dli_fname, VLCI_HOST_SHARED) : open_host(base, VLCI_HOST_LIBC);
+    if (!image) return NULL;
+    return is_ours ? keep(shared, &shared_count, image) : keep(in_scope, &in_scope_count, image);
 }
 
 int vlci_host_share(const char *name, struct vlci_image **image, vlc_error *error) {
-    VLCI_HOLD(&lock);
-    for (size_t i = 0; i < shared_count; i++)
-        if (!strcmp(shared[i]->soname, base_name(name)) ||
-            !strcmp(base_name(shared[i]->path), base_name(name))) {
-            *image = shared[i];
-            return VLC_OK;
-        }
-    if (shared_count == MOST)
-        return vlci_fail(error, VLC_LIMIT, 0, name, "cannot share '%s': %d libraries are shared already",
-                         name, MOST);
+    if ((*image = find(shared, &shared_count, base_name(name)))) return VLC_OK;
     struct vlci_image *opened = open_host(name, VLCI_HOST_SHARED);
     if (!opened) {
         const char *why = dlerror();
@@ -127,9 +134,9 @@ int vlci_host_share(const char *name, struct vlci_image **image, vlc_error *erro
                          "cannot share '%s': the host cannot load it (%s); check the name in share=", name,
                          why ? why : "no link map");
     }
-    shared[shared_count++] = opened;
-    *image = opened;
-    return VLC_OK;
+    if ((*image = keep(shared, &shared_count, opened))) return VLC_OK;
+    return vlci_fail(error, VLC_LIMIT, 0, name, "cannot share '%s': %d libraries are shared already", name,
+                     MOST);
 }
 
 struct vlci_image *const *vlci_host_scope(size_t *count) {

@@ -47,6 +47,18 @@ static int check_header(const Elf64_Ehdr *header, const char *path, vlc_error *e
     return VLC_OK;
 }
 
+static int damaged(const char *path, const char *what, vlc_error *error) {
+    return vlci_fail(error, VLC_LOAD_FAILED, 0, path,
+                     "cannot load '%s': %s (the file is damaged); install it again", path, what);
+}
+
+#define ADDRESS_LIMIT (1ul << 46) /* no library is larger, and sums of two stay far from overflow */
+
+static bool is_sound(const Elf64_Phdr *p) {
+    return p->p_filesz <= p->p_memsz && p->p_vaddr < ADDRESS_LIMIT && p->p_memsz < ADDRESS_LIMIT &&
+           p->p_offset < ADDRESS_LIMIT && !(p->p_align & (p->p_align - 1)) && p->p_align < ADDRESS_LIMIT;
+}
+
 /* Sizes and checks everything first; nothing is mapped before the file has proved sound. */
 static int plan(struct vlci_image *image, const struct stat *file, uintptr_t *low, uintptr_t *high,
                 size_t *align, vlc_error *error) {
@@ -56,9 +68,9 @@ static int plan(struct vlci_image *image, const struct stat *file, uintptr_t *lo
     for (const Elf64_Phdr *p = image->headers; p < image->headers + image->header_count; p++) {
         if (p->p_type == PT_GNU_STACK && p->p_flags & PF_X) image->executable_stack = true;
         if (p->p_type != PT_LOAD || !p->p_memsz) continue;
-        if (p->p_filesz > p->p_memsz || p->p_vaddr + p->p_memsz < p->p_vaddr ||
-            p->p_align & (p->p_align - 1) || (p->p_vaddr - p->p_offset) % VLCI_PAGE)
-            return refuse(image->path, "a segment is malformed (the file is damaged)", error);
+        if (!is_sound(p) || (p->p_vaddr - p->p_offset) % VLCI_PAGE)
+            return damaged(image->path, "a segment is malformed", error);
+        if (VLCI_PAGE_DOWN(p->p_vaddr) < *high) return damaged(image->path, "its segments overlap", error);
         if (p->p_filesz && p->p_offset + p->p_filesz > (uint64_t)file->st_size)
             return vlci_fail(
                 error, VLC_LOAD_FAILED, 0, image->path,
@@ -69,12 +81,11 @@ static int plan(struct vlci_image *image, const struct stat *file, uintptr_t *lo
                 image->path,
                 "it has a segment that is both writable and executable; relink it with -z separate-code",
                 error);
-        if (VLCI_PAGE_DOWN(p->p_vaddr) < *low) *low = VLCI_PAGE_DOWN(p->p_vaddr);
-        if (VLCI_PAGE_UP(p->p_vaddr + p->p_memsz) > *high) *high = VLCI_PAGE_UP(p->p_vaddr + p->p_memsz);
+        if (*low == UINTPTR_MAX) *low = VLCI_PAGE_DOWN(p->p_vaddr);
+        *high = VLCI_PAGE_UP(p->p_vaddr + p->p_memsz);
         if (p->p_align > *align) *align = p->p_align;
     }
-    if (*high <= *low) return refuse(image->path, "it has no loadable segment (the file is damaged)", error);
-    return VLC_OK;
+    return *high ? VLC_OK : damaged(image->path, "it has no loadable segment", error);
 }
 
 static bool map_segment(const struct vlci_image *image, const Elf64_Phdr *p, int fd) {
@@ -92,35 +103,61 @@ static bool map_segment(const struct vlci_image *image, const Elf64_Phdr *p, int
                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-static const char *read_headers(struct vlci_image *image, uintptr_t low, uintptr_t high) {
+bool vlci_image_covers(const struct vlci_image *image, uintptr_t address, size_t size, unsigned flags) {
+    for (const Elf64_Phdr *p = image->headers; p < image->headers + image->header_count; p++) {
+        uintptr_t start = image->map.l_addr + p->p_vaddr;
+        if (p->p_type == PT_LOAD && (p->p_flags & flags) == flags && address >= start &&
+            address - start <= p->p_memsz && size <= p->p_memsz - (address - start))
+            return true;
+    }
+    return false;
+}
+
+static const char *read_header(struct vlci_image *image, const Elf64_Phdr *p, const Elf64_Dyn **entries) {
+    uintptr_t at = image->map.l_addr + p->p_vaddr;
+    size_t align = p->p_align ? p->p_align : 1;
+    switch (p->p_type) {
+    case PT_DYNAMIC:
+        *entries = (const Elf64_Dyn *)at;
+        image->dynamic.entry_count = p->p_filesz / sizeof(Elf64_Dyn);
+        return vlci_image_covers(image, at, p->p_filesz, PF_R)
+                   ? NULL
+                   : "its dynamic section lies outside of its segments";
+    case PT_TLS: /* only the file's part takes address space, .tbss none */
+        if (!p->p_memsz) return NULL;
+        if (!is_sound(p) || p->p_memsz > 1ul << 30 || align > VLCI_PAGE ||
+            (p->p_filesz && !vlci_image_covers(image, at, p->p_filesz, PF_R)))
+            return "its thread-local segment is malformed";
+        image->tls = (struct vlci_tls_segment){ .image = (char *)at,
+                                                .size = p->p_memsz,
+                                                .file_size = p->p_filesz,
+                                                .align = align,
+                                                .skew = p->p_vaddr & (align - 1) };
+        return NULL;
+    case PT_GNU_RELRO:
+        if (!vlci_image_covers(image, at, p->p_filesz, PF_W))
+            return "its read-only data lie outside of its segments";
+        image->relro_start = VLCI_PAGE_DOWN(at);
+        image->relro_end = VLCI_PAGE_DOWN(at + p->p_memsz);
+        if (image->relro_end > (uintptr_t)image->region.base + image->region.length)
+            image->relro_end = (uintptr_t)image->region.base + image->region.length;
+        return NULL;
+    case PT_GNU_EH_FRAME: /* unwinders live without it */
+        if (vlci_image_covers(image, at, 12, PF_R)) image->eh_frame_header = (void *)at;
+        return NULL;
+    default: return NULL;
+    }
+}
+
+static const char *read_headers(struct vlci_image *image) {
     const Elf64_Dyn *entries = NULL;
     for (const Elf64_Phdr *p = image->headers; p < image->headers + image->header_count; p++) {
-        uintptr_t at = image->map.l_addr + p->p_vaddr;
-        if (p->p_type != PT_DYNAMIC && p->p_type != PT_TLS && p->p_type != PT_GNU_RELRO &&
-            p->p_type != PT_GNU_EH_FRAME)
-            continue;
-        /* the file's part: .tbss and the rounding of relro take no address space */
-        if (p->p_vaddr < low || p->p_vaddr + p->p_filesz > high)
-            return "a segment lies outside of the others (the file is damaged)";
-        if (p->p_type == PT_DYNAMIC) entries = (Elf64_Dyn *)at;
-        if (p->p_type == PT_TLS && p->p_memsz) {
-            size_t align = p->p_align ? p->p_align : 1;
-            image->tls = (struct vlci_tls_segment){ .image = (char *)at,
-                                                    .size = p->p_memsz,
-                                                    .file_size = p->p_filesz,
-                                                    .align = align,
-                                                    .skew = p->p_vaddr & (align - 1) };
-        }
-        if (p->p_type == PT_GNU_RELRO) {
-            image->relro_start = VLCI_PAGE_DOWN(at);
-            image->relro_end = VLCI_PAGE_DOWN(at + p->p_memsz);
-        }
-        if (p->p_type == PT_GNU_EH_FRAME) image->eh_frame_header = (void *)at;
+        const char *wrong = is_sound(p) || p->p_type == PT_GNU_STACK ? read_header(image, p, &entries) : NULL;
+        if (wrong) return wrong;
     }
-    if (!entries) return "it has no dynamic section; it is not a shared library";
-    image->map.l_ld = (Elf64_Dyn *)entries;
-    uintptr_t base = image->map.l_addr;
-    return vlci_dynamic_read(&image->dynamic, entries, base, base + low, base + high, false);
+    if (!entries) return "it has no dynamic section, so it is not a shared library";
+    image->map.l_ld = (Elf64_Dyn *)(uintptr_t)entries;
+    return vlci_dynamic_read(&image->dynamic, entries, image->map.l_addr, image);
 }
 
 static int map_file(struct vlci_image *image, int fd, vlc_error *error) {
@@ -164,8 +201,8 @@ static int map_file(struct vlci_image *image, int fd, vlc_error *error) {
         if (p->p_type == PT_LOAD && p->p_memsz && !map_segment(image, p, fd))
             return vlci_fail(error, VLC_SYSTEM, errno, image->path, "cannot map '%s': %s", image->path,
                              strerror(errno));
-    const char *wrong = read_headers(image, low, high);
-    if (wrong) return refuse(image->path, wrong, error);
+    const char *wrong = read_headers(image);
+    if (wrong) return damaged(image->path, wrong, error);
     if (image->dynamic.text_relocations)
         return refuse(image->path,
                       "its code needs to be modified at run time (text relocations); build it with -fPIC",

@@ -64,6 +64,9 @@ static inline struct vlci_image *vlci_image_of_region(struct vlci_region *region
 /* The context's image that holds the address, or NULL. Lock-free. */
 struct vlci_image *vlci_image_at(const void *address);
 
+/* True when [address, address + size) lies in one segment that has all the `flags` (PF_R ...). */
+bool vlci_image_covers(const struct vlci_image *image, uintptr_t address, size_t size, unsigned flags);
+
 /* Maps the open file `fd` (at `path`) into the context. Not yet relocated. */
 int vlci_image_map(vlc_context *context, const char *path, int fd, struct vlci_image **image,
                    vlc_error *error);

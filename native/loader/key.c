@@ -1,5 +1,6 @@
 #include "loader/key.h"
 
+#include "context/context.h"
 #include "loader/memory.h"
 #include "loader/thread.h"
 #include "loader/tls.h"
@@ -95,13 +96,28 @@ int vlci_key_set(pthread_key_t key, const void *value) {
     return 0;
 }
 
+/* A host's thread ends: a destructor is code of the context, so it runs as a visit, or not at all. */
+static void run_destructor(struct vlci_thread *thread, struct key *key, struct vlci_key_value value) {
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    vlci_lock_take(&vlci_tls_lock);
+    vlc_context *context = key->context;
+    void (*destructor)(void *) = key->destructor;
+    bool run = key->used && value.sequence == atomic_load(&key->sequence) && destructor;
+    bool visits = run && context != thread->owner;
+    if (visits) run = vlci_context_visit_begins(context);
+    vlci_lock_drop(&vlci_tls_lock);
+    vlci_os_signals_restore(&signals);
+    if (run) destructor(value.value);
+    if (run && visits) vlci_context_visit_ended(context);
+}
+
 void vlci_key_run_destructors(struct vlci_thread *thread) {
     for (size_t i = 0; i < thread->key_count; i++) {
         struct vlci_key_value value = thread->keys[i];
-        if (!value.value || !keys[i].used || value.sequence != atomic_load(&keys[i].sequence)) continue;
+        if (!value.value) continue;
         thread->keys[i].value = NULL;
-        void (*destructor)(void *) = keys[i].destructor;
-        if (destructor) destructor(value.value);
+        run_destructor(thread, &keys[i], value);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "loader/host.h"
 #include "loader/relocate.h"
 #include "loader/search.h"
+#include "loader/tls.h"
 #include "loader/unwind.h"
 #include "overrides/exit.h"
 
@@ -114,7 +115,10 @@ static int load_one(vlc_context *context, struct vlci_image *from, const char *n
     if (status) return status;
     (*image)->loader = from;
     if (!by_path) (*image)->asked = strdup(name);
-    if ((!by_path && !(*image)->asked) || !append(&context->images, &context->image_count, *image)) {
+    pthread_mutex_lock(&context->images_lock);
+    bool added = (by_path || (*image)->asked) && append(&context->images, &context->image_count, *image);
+    pthread_mutex_unlock(&context->images_lock);
+    if (!added) {
         vlci_image_free(*image);
         return no_memory(name, error);
     }
@@ -127,6 +131,12 @@ static int load_needed(vlc_context *context, size_t first, vlc_error *error) {
         struct vlci_image *image = context->images[i];
         for (const Elf64_Dyn *entry = image->dynamic.entries; entry->d_tag != DT_NULL; entry++) {
             if (entry->d_tag != DT_NEEDED) continue;
+            if (entry->d_un.d_val >= image->dynamic.strings_length)
+                return vlci_fail(
+                    error, VLC_LOAD_FAILED, 0, image->path,
+                    "cannot load '%s': the name of a library that it needs lies outside of its strings (the "
+                    "file is damaged); install it again",
+                    image->path);
             struct vlci_image *needed, **grown;
             int status =
                 load_one(context, image, image->dynamic.strings + entry->d_un.d_val, false, &needed, error);
@@ -192,12 +202,14 @@ static void link_chain(vlc_context *context, size_t first) {
 /* Takes back the images from `first` on. None of them has run yet. */
 static void roll_back(vlc_context *context, size_t first, size_t global_count) {
     context->global_count = global_count;
+    pthread_mutex_lock(&context->images_lock);
     for (size_t i = context->image_count; i-- > first;) {
         vlci_uniques_forget(&context->uniques, context->images[i]);
         vlci_image_free(context->images[i]);
     }
     context->image_count = first;
     if (first) context->images[first - 1]->map.l_next = NULL;
+    pthread_mutex_unlock(&context->images_lock);
 }
 
 static int open_locked(vlc_context *context, struct vlci_image *from, const char *name, int flags,
@@ -219,6 +231,7 @@ static int open_locked(vlc_context *context, struct vlci_image *from, const char
         roll_back(context, first, global_count);
         return status;
     }
+    for (size_t i = first; i < context->image_count; i++) vlci_tls_start_slot(context->images[i]);
     for (size_t i = first; i < context->image_count && !from; i++) vlci_unwind_add(context->images[i]);
     context->loads += context->image_count - first;
     if (context->image_count != first) vlci_debugger_changed(context);
@@ -236,11 +249,24 @@ int vlci_open(vlc_context *context, struct vlci_image *from, const char *name, i
     return status;
 }
 
+struct vlci_image *vlci_open_image(vlc_context *context, size_t index) {
+    pthread_mutex_lock(&context->images_lock);
+    struct vlci_image *image = index < context->image_count ? context->images[index] : NULL;
+    pthread_mutex_unlock(&context->images_lock);
+    return image;
+}
+
+static struct vlci_image *last_initialised(vlc_context *context) {
+    pthread_mutex_lock(&context->load_lock);
+    struct vlci_image *image = context->init_count ? context->init_order[--context->init_count] : NULL;
+    pthread_mutex_unlock(&context->load_lock);
+    return image;
+}
+
 void vlci_open_finalise(vlc_context *context) {
     vlci_exit_run(context);
     typedef void destructor(void);
-    while (context->init_count) {
-        struct vlci_image *image = context->init_order[--context->init_count];
+    for (struct vlci_image *image; (image = last_initialised(context));) {
         for (size_t i = image->dynamic.fini_count; i-- > 0;) {
             uintptr_t function = image->dynamic.fini_array[i];
             if (function && function != UINTPTR_MAX) ((destructor *)function)();

@@ -9,6 +9,9 @@
 int vlci_open(vlc_context *context, struct vlci_image *from, const char *name, int flags,
               struct vlci_image **image, vlc_error *error);
 
+/* The i-th image in order of loading, or NULL past the end; it stays until the context is destroyed. */
+struct vlci_image *vlci_open_image(vlc_context *context, size_t index);
+
 /* Exit handlers, DT_FINI_ARRAY and DT_FINI of all images, in reverse order of initialisation; once. */
 void vlci_open_finalise(vlc_context *context);
 

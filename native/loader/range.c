@@ -72,7 +72,7 @@ static void *reserve_fixed(void *base, size_t length) {
     return mmap(base, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-/* Reserves at least `least` bytes, aligned to VLCI_ZONE: as much as fits a quarter of RLIMIT_AS, less when refused. */
+/* Reserves at least `least` bytes, aligned to VLCI_ZONE: as much as fits an eighth of RLIMIT_AS, less when refused. */
 static struct chunk *chunk_make(size_t least) {
     struct rlimit limit;
     size_t size = CHUNK_FIRST;
@@ -214,6 +214,11 @@ void vlci_range_give(struct vlci_zones *zones, struct vlci_region *region) {
         }
         return;
     }
+}
+
+void vlci_range_abandon(struct vlci_zones *zones, struct vlci_region *region) {
+    VLCI_HOLD(&zones->lock);
+    owners_set(region->base, VLCI_GRANULE_UP(region->length), NULL);
 }
 
 void vlci_zones_each(struct vlci_zones *zones, void (*visit)(struct vlci_region *)) {

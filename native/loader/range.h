@@ -48,6 +48,10 @@ bool vlci_range_take(struct vlci_zones *zones, struct vlci_region *region, size_
 /* Unmaps (back to PROT_NONE) and gives the range back. */
 void vlci_range_give(struct vlci_zones *zones, struct vlci_region *region);
 
+/* Gives a region up without touching what lies there now, which is somebody else's: its addresses are never
+ * handed out again, and no longer the region's. */
+void vlci_range_abandon(struct vlci_zones *zones, struct vlci_region *region);
+
 /* Calls visit(region) once for each region in the ranges, which it may free. */
 void vlci_zones_each(struct vlci_zones *zones, void (*visit)(struct vlci_region *));
 

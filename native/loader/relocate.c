@@ -22,33 +22,57 @@ struct work {
     struct vlci_image *image;
     struct vlci_binding *bindings; /* by symbol index; owned */
     size_t count;
-    bool fresh; /* something was looked up that the cache did not know */
+    bool fresh;          /* something was looked up that the cache did not know */
+    uintptr_t low, high; /* the writable segment that was relocated last */
 };
 
 static void work_free(struct work *work) { free(work->bindings); }
 
+/* Relocations come in runs, so mostly one comparison tells. */
+static bool is_writable(struct work *work, uintptr_t at) {
+    if (at >= work->low && at + 8 <= work->high) return true;
+    for (unsigned i = 0; i < work->image->header_count; i++) {
+        const Elf64_Phdr *p = &work->image->headers[i];
+        uintptr_t start = work->image->map.l_addr + p->p_vaddr;
+        if (p->p_type != PT_LOAD || !(p->p_flags & PF_W) || at < start || at + 8 > start + p->p_memsz)
+            continue;
+        work->low = start;
+        work->high = start + p->p_memsz;
+        return true;
+    }
+    return false;
+}
+
 /* DT_RELR: an even word is the address of a word to relocate; an odd one is a bitmap of the 63 that follow. */
-static void relocate_relative(const struct vlci_image *image) {
+static bool relocate_relative(struct work *work) {
+    const struct vlci_image *image = work->image;
     uintptr_t bias = image->map.l_addr, *at = NULL;
     for (size_t i = 0; i < image->dynamic.relative_count; i++) {
         uint64_t word = image->dynamic.relative[i];
         if (!(word & 1)) {
             at = (uintptr_t *)(bias + word);
+            if (!is_writable(work, (uintptr_t)at)) return false;
             *at++ += bias;
             continue;
         }
-        for (unsigned bit = 0; (word >>= 1); bit++)
-            if (word & 1) at[bit] += bias;
+        if (!at) return false;
+        for (unsigned bit = 0; (word >>= 1); bit++) {
+            if (!(word & 1)) continue;
+            if (!is_writable(work, (uintptr_t)(at + bit))) return false;
+            at[bit] += bias;
+        }
         at += 63;
     }
+    return true;
 }
 
 static int bind(struct work *work, uint32_t symbol, bool function, struct vlci_binding **binding,
                 vlc_error *error) {
     *binding = &work->bindings[symbol];
     if ((*binding)->kind != VLCI_BIND_NONE) return VLC_OK;
-    int status = vlci_scope_bind(work->image, symbol, *binding, error);
-    if (status && function && work->image->lazy) { /* an error only if it is called */
+    bool tolerant = function && work->image->lazy; /* an error only if it is called */
+    int status = vlci_scope_bind(work->image, symbol, *binding, tolerant ? NULL : error);
+    if (status && tolerant) {
         const struct vlci_dynamic *dynamic = &work->image->dynamic;
         int number = vlci_thunk_missing_add(work->image->region.context, work->image,
                                             dynamic->strings + dynamic->symbols[symbol].st_name);
@@ -125,15 +149,24 @@ static int apply(struct work *work, const Elf64_Rela *relocation, enum vlci_relo
     return status;
 }
 
+static int out_of_place(const struct vlci_image *image, vlc_error *error) {
+    return vlci_fail(
+        error, VLC_LOAD_FAILED, 0, image->path,
+        "cannot load '%s': a relocation lies outside of its writable data (the file is damaged); install it "
+        "again",
+        image->path);
+}
+
 static int relocate_table(struct work *work, struct table table, bool *indirect, vlc_error *error) {
     uintptr_t bias = work->image->map.l_addr;
     for (const Elf64_Rela *r = table.first, *end = r + table.count; r < end; r++) {
         enum vlci_relocation how = vlci_arch_relocation(ELF64_R_TYPE(r->r_info));
+        if (how == VLCI_RELOCATE_NOTHING) continue;
+        if (!is_writable(work, bias + r->r_offset)) return out_of_place(work->image, error);
         if (how == VLCI_RELOCATE_RELATIVE) {
             *(uintptr_t *)(bias + r->r_offset) = bias + r->r_addend;
             continue;
         }
-        if (how == VLCI_RELOCATE_NOTHING) continue;
         if (how == VLCI_RELOCATE_INDIRECT) {
             *indirect = true;
             continue;
@@ -167,11 +200,13 @@ int vlci_relocate(struct vlci_image *image, vlc_error *error) {
         for (size_t i = 0; i < tables[t].count; i++)
             if (ELF64_R_SYM(tables[t].first[i].r_info) >= work.count)
                 work.count = ELF64_R_SYM(tables[t].first[i].r_info) + 1;
+    if (work.count && !vlci_dynamic_has_symbols(dynamic, work.count, image))
+        return out_of_place(image, error);
     if (work.count && !(work.bindings = calloc(work.count, sizeof *work.bindings)))
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, image->path, "cannot load '%s': out of memory",
                          image->path);
     bool known = work.count && vlci_cache_get(image, work.bindings, work.count), indirect = false;
-    relocate_relative(image);
+    if (!relocate_relative(&work)) return out_of_place(image, error);
     for (size_t t = 0; t < 2; t++) {
         int status = relocate_table(&work, tables[t], &indirect, error);
         if (status) return status;

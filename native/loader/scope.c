@@ -32,7 +32,9 @@ static bool unique_bind(struct vlci_uniques *uniques, const char *name, uint32_t
     while (uniques->table[at].name && strcmp(uniques->table[at].name, name))
         at = (at + 1) & (uniques->capacity - 1);
     if (!uniques->table[at].name) {
-        uniques->table[at] = (struct vlci_unique){ name, *symbol, *image };
+        /* the name as the definition has it: the one asked with may be a caller's, or of an image that goes */
+        uniques->table[at] =
+            (struct vlci_unique){ (*image)->dynamic.strings + (*symbol)->st_name, *symbol, *image };
         uniques->count++;
     }
     *symbol = uniques->table[at].symbol;

@@ -99,7 +99,7 @@ static size_t origin_of(const struct vlci_image *image, char *out, size_t room) 
     return length;
 }
 
-/* Expands $ORIGIN, $LIB and $PLATFORM of one directory. */
+/* Expands $ORIGIN and $LIB of one directory. */
 static void expand(const char *from, size_t length, const struct vlci_image *image, char out[PATH_MAX]) {
     size_t at = 0;
     for (size_t i = 0; i < length && at < PATH_MAX - 300;) {
@@ -161,10 +161,8 @@ bool vlci_search(vlc_context *context, const struct vlci_image *from, const char
     if (from && !from->dynamic.runpath) /* DT_RPATH is inherited from whoever loaded, DT_RUNPATH is not */
         for (const struct vlci_image *image = from; image; image = image->loader)
             if (image->dynamic.rpath && try_list(image->dynamic.rpath, image, name, path)) return true;
-    char library_path[8192];
-    if (vlci_context_env(context, "LD_LIBRARY_PATH", library_path, sizeof library_path) &&
-        try_list(library_path, NULL, name, path))
-        return true;
+    const char *library_path = vlci_getenv("LD_LIBRARY_PATH", context);
+    if (library_path && try_list(library_path, NULL, name, path)) return true;
     if (from && from->dynamic.runpath && try_list(from->dynamic.runpath, from, name, path)) return true;
     if (from && from->dynamic.flags_1 & DF_1_NODEFLIB) return false;
     return cache_find(name, path) || try_list(VLCI_ARCH_LIBRARY_PATH, NULL, name, path);

@@ -1,11 +1,13 @@
 #include "loader/thread.h"
 
 #include "context/context.h"
+#include "loader/error.h"
 #include "loader/key.h"
 #include "loader/memory.h"
 #include "loader/tls.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +15,17 @@ __thread struct vlci_thread *vlci_thread_current __attribute__((tls_model("initi
 
 static struct vlci_thread *threads;
 static pthread_key_t end_key;
+
+/* This thread is past the last destructors of its keys, so nobody will tell when it is gone: if it comes to us
+ * once more, its record is lost rather than listed. */
+static __thread bool is_over __attribute__((tls_model("initial-exec")));
+
+/* The tls lock is held. */
+static void unlist(struct vlci_thread *thread) {
+    if (!thread->link) return;
+    if ((*thread->link = thread->next)) thread->next->link = thread->link;
+    thread->link = NULL;
+}
 
 /* A host's thread ends: destructors of a context that is closing are left out, its memory goes anyway. */
 static void exits_run_all(struct vlci_thread *thread) {
@@ -37,18 +50,24 @@ static void exits_run_all(struct vlci_thread *thread) {
  * off to the last round (PTHREAD_DESTRUCTOR_ITERATIONS is 4). */
 static void thread_end(void *record) {
     struct vlci_thread *thread = record;
+    sigset_t signals;
     exits_run_all(thread);
     vlci_key_run_destructors(thread);
+    vlci_os_signals_block(&signals);
     if (++thread->destructor_rounds < 4) {
+        /* listed no longer: one that first came to us in a destructor may not see the last round */
+        vlci_lock_take(&vlci_tls_lock);
+        unlist(thread);
+        vlci_lock_drop(&vlci_tls_lock);
+        vlci_os_signals_restore(&signals);
         pthread_setspecific(end_key, thread);
         return;
     }
     vlc_context *owner = thread->owner;
-    sigset_t signals;
-    vlci_os_signals_block(&signals);
     vlci_lock_take(&vlci_tls_lock);
     vlci_thread_current = NULL;
-    if ((*thread->link = thread->next)) thread->next->link = thread->link;
+    is_over = true;
+    unlist(thread);
     vlci_tls_thread_free(thread);
     vlci_lock_drop(&vlci_tls_lock);
     vlci_key_thread_free(thread);
@@ -76,9 +95,11 @@ static struct vlci_thread *thread_register(vlc_context *owner, void *start) {
         thread->base.context = owner;
         thread->visit = &thread->base;
         vlci_lock_take(&vlci_tls_lock);
-        if ((thread->next = threads)) threads->link = &thread->next;
-        thread->link = &threads;
-        threads = thread;
+        if (!is_over) {
+            if ((thread->next = threads)) threads->link = &thread->next;
+            thread->link = &threads;
+            threads = thread;
+        }
         vlci_tls_thread_init(thread);
         vlci_lock_drop(&vlci_tls_lock);
         vlci_thread_current = thread;
@@ -193,10 +214,11 @@ static void exits_drop(struct vlci_thread *thread, void *context) {
 
 void vlci_thread_exits_drop(vlc_context *context) { vlci_thread_each(NULL, exits_drop, context); }
 
-void vlci_thread_start(void) {
-    static int done;
-    if (!done) pthread_key_create(&end_key, thread_end);
-    done = 1;
+int vlci_thread_start(vlc_error *error) {
+    int failed = pthread_key_create(&end_key, thread_end);
+    return failed ? vlci_fail(error, VLC_LIMIT, failed, "pthread_key_create",
+                              "cannot start: all %d pthread keys of the process are taken", PTHREAD_KEYS_MAX)
+                  : VLC_OK;
 }
 
 /* In the child only the calling thread lives; the records of the others are left behind. */
@@ -204,9 +226,9 @@ void vlci_thread_fork(enum vlci_fork when) {
     vlci_lock_fork(&vlci_tls_lock, when);
     if (when != VLCI_FORK_CHILD) return;
     struct vlci_thread *self = vlci_thread_current;
-    threads = self;
+    threads = self && self->link ? self : NULL;
     if (!self) return;
     self->next = NULL;
-    self->link = &threads;
+    if (self->link) self->link = &threads;
     self->tid = vlci_os_thread_id();
 }

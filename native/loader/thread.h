@@ -84,7 +84,7 @@ void vlci_thread_exits_run(vlc_context *context);
 void vlci_thread_exits_drop(vlc_context *context);
 int vlci_thread_exit_add(vlc_context *context, void (*function)(void *), void *object);
 
-void vlci_thread_start(void); /* once, before the first context */
+int vlci_thread_start(vlc_error *error); /* once, before the first context */
 void vlci_thread_fork(enum vlci_fork when);
 
 #endif

@@ -67,12 +67,19 @@ size_t vlci_tls_pool_used(void) {
     return used * SLOT;
 }
 
-static size_t slot_size(const struct vlci_tls_segment *tls) { return (tls->size + SLOT - 1) / SLOT * SLOT; }
+static size_t slot_size(const struct vlci_tls_segment *tls) {
+    return (tls->size + tls->skew + SLOT - 1) / SLOT * SLOT;
+}
 
-static void slot_fill(const struct vlci_thread *thread, const struct vlci_tls_segment *tls, bool initialise) {
-    char *slot = thread->pointer + tls->offset;
-    memset(slot, 0, slot_size(tls));
-    if (initialise) memcpy(slot, tls->image, tls->file_size);
+static void slot_clear(struct vlci_thread *thread, void *segment) {
+    const struct vlci_tls_segment *tls = segment;
+    memset(thread->pointer + tls->offset - tls->skew, 0, slot_size(tls));
+}
+
+static void slot_start(struct vlci_thread *thread, void *segment) {
+    const struct vlci_tls_segment *tls = segment;
+    slot_clear(thread, segment);
+    memcpy(thread->pointer + tls->offset, tls->image, tls->file_size);
 }
 
 static bool pool_take(struct vlci_tls_segment *tls) {
@@ -82,7 +89,7 @@ static bool pool_take(struct vlci_tls_segment *tls) {
         if (run < need) continue;
         size_t first = i + 1 - need;
         memset(pool_used + first, 1, need);
-        tls->offset = pool_offset + (ptrdiff_t)(first * SLOT);
+        tls->offset = pool_offset + (ptrdiff_t)(first * SLOT + tls->skew);
         return true;
     }
     return false;
@@ -96,9 +103,6 @@ static int pool_exhausted(const struct vlci_image *image, vlc_error *error) {
         "contexts",
         image->path, image->tls.size, vlci_tls_pool_used(), pool_size, vlci_context_count());
 }
-
-static void slot_start(struct vlci_thread *thread, void *segment) { slot_fill(thread, segment, true); }
-static void slot_clear(struct vlci_thread *thread, void *segment) { slot_fill(thread, segment, false); }
 
 int vlci_tls_make_static(struct vlci_image *image, vlc_error *error) {
     struct vlci_tls_segment *tls = &image->tls;
@@ -126,8 +130,13 @@ int vlci_tls_make_static(struct vlci_image *image, vlc_error *error) {
     vlci_lock_drop(&vlci_tls_lock);
     vlci_os_signals_restore(&signals);
     if (!taken) return pool_exhausted(image, error);
-    vlci_thread_each(NULL, slot_start, tls);
+    /* its initial contents are right only once it is relocated: vlci_tls_start_slot */
+    vlci_thread_each(NULL, image->relocated ? slot_start : slot_clear, tls);
     return VLC_OK;
+}
+
+void vlci_tls_start_slot(struct vlci_image *image) {
+    if (image->tls.is_static && image->tls.file_size) vlci_thread_each(NULL, slot_start, &image->tls);
 }
 
 int vlci_tls_add(struct vlci_image *image, vlc_error *error) {
@@ -171,7 +180,9 @@ void vlci_tls_remove(struct vlci_image *image) {
         sigset_t signals;
         vlci_os_signals_block(&signals);
         vlci_lock_take(&vlci_tls_lock);
-        if (tls->is_static) memset(pool_used + (tls->offset - pool_offset) / SLOT, 0, slot_size(tls) / SLOT);
+        if (tls->is_static)
+            memset(pool_used + (tls->offset - (ptrdiff_t)tls->skew - pool_offset) / SLOT, 0,
+                   slot_size(tls) / SLOT);
         modules[INDEX(tls->module)] = NULL;
         vlci_lock_drop(&vlci_tls_lock);
         vlci_os_signals_restore(&signals);
@@ -248,7 +259,7 @@ void *vlci_tls_block(struct vlci_image *image) {
 void vlci_tls_thread_init(struct vlci_thread *thread) {
     for (size_t i = 1; i < module_end; i++)
         if (modules[i] && modules[i]->tls.is_static && modules[i]->tls.file_size)
-            slot_fill(thread, &modules[i]->tls, true);
+            slot_start(thread, &modules[i]->tls);
 }
 
 void vlci_tls_thread_free(struct vlci_thread *thread) {

@@ -28,6 +28,9 @@ void vlci_tls_remove(struct vlci_image *image);
 /* Makes the image's block a slot at a fixed offset from the thread pointer, in every registered thread. */
 int vlci_tls_make_static(struct vlci_image *image, vlc_error *error);
 
+/* Gives a relocated image's slot its initial contents in all registered threads. */
+void vlci_tls_start_slot(struct vlci_image *image);
+
 /* __tls_get_addr for modules of ours and of the host. */
 void *vlci_tls_address(struct vlci_tls_index *index);
 

@@ -25,22 +25,45 @@ static void *frames_of(const struct vlci_image *image) {
     return (char *)(header + 4) + *(const int32_t *)(header + 4);
 }
 
-static void (*registrar(const char *name))(void *) {
-    void *function = dlsym(RTLD_DEFAULT, name);
-    if (!function) {
-        /* glibc loads libgcc_s itself at the first pthread_exit; a program without it cannot throw */
-        void *unwinder = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-        function = unwinder ? dlsym(unwinder, name) : NULL;
+/* Frames end with a zero word, which crtend.o brings; without it, a reader would run on into other data. */
+static bool frames_end(const struct vlci_image *image, const void *frames) {
+    uintptr_t at = (uintptr_t)frames, end = 0;
+    for (unsigned i = 0; i < image->header_count; i++) {
+        const Elf64_Phdr *p = &image->headers[i];
+        uintptr_t start = image->map.l_addr + p->p_vaddr;
+        if (p->p_type == PT_LOAD && p->p_flags & PF_R && at >= start && at < start + p->p_filesz)
+            end = start + p->p_filesz;
     }
-    return (void (*)(void *))function;
+    while (at + 4 <= end) {
+        uint32_t length = *(const uint32_t *)at;
+        if (length == 0) return true;
+        if (length == UINT32_MAX || length > end - at - 4) return false;
+        at += 4 + length;
+    }
+    return false;
+}
+
+static struct {
+    void (*enter)(void *), (*leave)(void *);
+} registry;
+static pthread_once_t registry_once = PTHREAD_ONCE_INIT;
+
+/* Both from one unwinder: the one that the host's exceptions meet, else the one that glibc loads for pthread_exit. */
+static void registry_find(void) {
+    void *from = RTLD_DEFAULT;
+    if (!dlsym(from, "__register_frame") && !(from = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL))) return;
+    registry.enter = (void (*)(void *))dlsym(from, "__register_frame");
+    registry.leave = (void (*)(void *))dlsym(from, "__deregister_frame");
 }
 
 void vlci_unwind_add(struct vlci_image *image) {
     if (image->eh_frame) return;
-    void (*enter)(void *) = registrar("__register_frame");
+    pthread_once(&registry_once, registry_find);
     void *frames = frames_of(image);
-    if (!enter || !frames || !*(const uint32_t *)frames) return;
-    enter(frames);
+    if (!registry.enter || !registry.leave || !frames || !*(const uint32_t *)frames ||
+        !frames_end(image, frames))
+        return;
+    registry.enter(frames);
     image->eh_frame = frames;
 }
 
@@ -65,18 +88,16 @@ __attribute__((no_sanitize("address"))) void vlci_unwind_add_stack(vlc_context *
     if (pthread_getattr_np(pthread_self(), &attributes)) return;
     pthread_attr_getstack(&attributes, &low, &size);
     pthread_attr_destroy(&attributes);
-    pthread_mutex_lock(&context->load_lock);
+    pthread_mutex_lock(&context->images_lock);
     for (void **word = __builtin_frame_address(0); (char *)(word + 1) <= (char *)low + size; word++) {
         struct vlci_image *image = vlci_image_at(*word);
         if (image && image->region.context == context) vlci_unwind_add(image);
     }
-    pthread_mutex_unlock(&context->load_lock);
+    pthread_mutex_unlock(&context->images_lock);
 }
 
 void vlci_unwind_remove(struct vlci_image *image) {
-    if (!image->eh_frame) return;
-    void (*leave)(void *) = registrar("__deregister_frame");
-    if (leave) leave(image->eh_frame);
+    if (image->eh_frame) registry.leave(image->eh_frame);
     image->eh_frame = NULL;
 }
 
@@ -124,8 +145,9 @@ int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *),
     dl_iterate_phdr(first_counts, counts); /* unwinders keep a cache while both numbers stand still */
     int result = 0;
     /* for the whole walk: the callback of libgcc before 13 keeps a cache without a lock of its own, and relies
-     * on ld.so's, which its callers share only in the part of the walk that is the host's */
-    pthread_mutex_lock(&context->load_lock);
+     * on ld.so's, which its callers share only in the part of the walk that is the host's. Not the load lock:
+     * a throw must not wait for another thread's constructor. */
+    pthread_mutex_lock(&context->images_lock);
     for (size_t i = 0; i < context->image_count && !result; i++) {
         struct vlci_image *image = context->images[i];
         struct dl_phdr_info info = { .dlpi_addr = image->map.l_addr,
@@ -140,6 +162,6 @@ int vlci_iterate_headers(int (*callback)(struct dl_phdr_info *, size_t, void *),
     }
     struct walk walk = { callback, data, context->loads, context->unloads };
     if (!result) result = dl_iterate_phdr(host_object, &walk);
-    pthread_mutex_unlock(&context->load_lock);
+    pthread_mutex_unlock(&context->images_lock);
     return result;
 }

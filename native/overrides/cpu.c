@@ -29,6 +29,7 @@ static bool within_slice(vlc_context *context, const cpu_set_t *mask, size_t siz
  * host's main thread, say) answers with the slice, which is where it would run for this context. Returns
  * the bytes that the kernel would have written, or -errno. */
 static long get(vlc_context *context, pid_t tid, size_t size, cpu_set_t *out) {
+    if (!out) return -EFAULT; /* older OpenMP runtimes probe with NULL */
     cpu_set_t now, slice, both;
     int failed = vlci_os_affinity_get(tid, &now);
     if (failed) return failed;
@@ -46,6 +47,7 @@ static long get(vlc_context *context, pid_t tid, size_t size, cpu_set_t *out) {
 
 static long set(vlc_context *context, pid_t tid, size_t size, const cpu_set_t *mask) {
     cpu_set_t part;
+    if (!mask) return -EFAULT;
     if (!within_slice(context, mask, size, &part)) return -EINVAL;
     return vlci_os_affinity_set(tid, &part);
 }
@@ -66,7 +68,7 @@ int vlci_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask, vlc_co
     return answer(set(context, pid, size, mask));
 }
 
-/* The thread id behind a pthread_t: ours are listed; others are asked of libc. */
+/* The thread id behind a pthread_t, if it is one that we know; else 0. */
 struct search {
     pthread_t handle;
     pid_t tid;
@@ -83,8 +85,9 @@ static pid_t tid_of(pthread_t handle) {
 }
 
 int vlci_pthread_getaffinity(pthread_t handle, size_t size, cpu_set_t *out, vlc_context *context) {
+    if (!out) return EFAULT;
     pid_t tid = tid_of(handle);
-    if (!tid) { /* just made, not yet listed: it will be in the slice */
+    if (!tid) { /* just made, or not yet listed: it will be in the slice */
         cpu_set_t slice;
         vlci_context_cpus(context, &slice);
         memset(out, 0, size);
@@ -98,6 +101,7 @@ int vlci_pthread_getaffinity(pthread_t handle, size_t size, cpu_set_t *out, vlc_
 
 int vlci_pthread_setaffinity(pthread_t handle, size_t size, const cpu_set_t *mask, vlc_context *context) {
     cpu_set_t part;
+    if (!mask) return EFAULT;
     if (!within_slice(context, mask, size, &part)) return EINVAL;
     return pthread_setaffinity_np(handle, sizeof part, &part);
 }

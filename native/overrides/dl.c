@@ -8,11 +8,12 @@
 #include "loader/tls.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
-/* dlopen(NULL): the context's own root. */
-static char root_handle;
+/* dlopen(NULL): the context's own root. A link map, as every handle is. */
+static struct link_map root_handle = { .l_name = "" };
 #define ROOT ((void *)&root_handle)
 
 static void remember(const char *words) {
@@ -29,6 +30,11 @@ char *vlci_dlerror(void) {
     return thread->dl_error;
 }
 
+/* Every call forgets what an earlier one left, as glibc's do. */
+static void forget(void) {
+    if (vlci_thread_current) vlci_thread_current->has_dl_error = false;
+}
+
 static struct vlci_image *caller(vlc_context *context, const void *return_address) {
     struct vlci_image *image = vlci_image_at(return_address);
     return image && image->region.context == context ? image : NULL;
@@ -38,6 +44,7 @@ static struct vlci_image *caller(vlc_context *context, const void *return_addres
 static void *open_for(vlc_context *context, struct vlci_image *from, const char *name, int flags) {
     struct vlci_image *image;
     vlc_error error = VLC_ERROR_INIT;
+    forget();
     if (!name || !*name) return ROOT;
     if (!vlci_open(context, from, name, flags, &image, &error)) return image;
     remember(error.message);
@@ -57,6 +64,7 @@ void *vlci_dlmopen(Lmid_t namespace, const char *name, int flags, vlc_context *c
 /* Libraries stay until their context ends, as with musl: what they left running or registered keeps working. */
 int vlci_dlclose(void *handle, vlc_context *context) {
     (void)context;
+    forget();
     if (handle) return 0;
     remember("dlclose: the handle is NULL");
     return -1;
@@ -66,9 +74,12 @@ static void *symbol_for(vlc_context *context, struct vlci_image *from, void *han
                         const char *version) {
     void *address = NULL;
     struct vlci_image *image = handle;
-    if (vlci_scope_find(context, handle == ROOT ? NULL : from, handle == ROOT ? NULL : handle, name, version,
-                        &address))
-        return address;
+    forget();
+    pthread_mutex_lock(&context->load_lock); /* scopes change under it; ld.so's dlsym holds its own too */
+    bool found = vlci_scope_find(context, handle == ROOT ? NULL : from, handle == ROOT ? NULL : handle, name,
+                                 version, &address);
+    pthread_mutex_unlock(&context->load_lock);
+    if (found) return address;
     char words[512];
     const char *path =
         handle == ROOT || handle == RTLD_DEFAULT || handle == RTLD_NEXT ? context->name : image->path;
@@ -116,6 +127,7 @@ int vlci_dladdr(const void *address, Dl_info *info) {
 }
 
 int vlci_dladdr1(const void *address, Dl_info *info, void **extra, int flags) {
+    forget();
     const Elf64_Sym *symbol;
     struct vlci_image *image = describe(address, info, &symbol);
     if (!image) return dladdr1(address, info, extra, flags);
@@ -125,6 +137,7 @@ int vlci_dladdr1(const void *address, Dl_info *info, void **extra, int flags) {
 }
 
 int vlci_dlinfo(void *handle, int request, void *result, vlc_context *context) {
+    forget();
     struct vlci_image *image = handle == ROOT ? (context->image_count ? context->images[0] : NULL) : handle;
     const char *slash = image ? strrchr(image->path, '/') : NULL;
     switch (request) {

@@ -78,11 +78,13 @@ static int put(vlc_context *context, char *entry, bool overwrite) {
     if (count) memcpy(grown, context->environment, count * sizeof *grown);
     grown[count] = entry;
     grown[count + 1] = NULL;
-    /* readers without the lock (environ) may still walk the array before this one: it stays until the next */
-    char **previous = context->environment_own;
-    context->environment_own = context->environment;
-    context->environment = grown;
-    if (previous && vlci_region_at(previous)) vlci_heap_give(previous);
+    /* readers without the lock (environ) may still walk the array before this one: it stays until the next.
+     * Only our own go; a library may have set `environ` to an array of its own. */
+    if (context->environment == context->env_made) {
+        vlci_heap_give(context->env_made_before);
+        context->env_made_before = context->env_made;
+    }
+    context->environment = context->env_made = grown;
     return 0;
 }
 
@@ -100,7 +102,7 @@ int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *e
         if (!(list[kept] = own(context, environ[i]))) list = NULL;
         kept++;
     }
-    context->environment = list;
+    context->environment = context->env_made = list;
     for (size_t i = 0; list && changes && changes[i]; i++) {
         const char *change = changes[i];
         if (!name_length(change))

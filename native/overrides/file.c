@@ -181,9 +181,9 @@ static void answer_for(vlc_context *context, int fd) {
     if (vlci_os_is_kernel_file(fd) && vlci_os_descriptor_path(fd, path, sizeof path) > 0) {
         answerer *answer = answerer_of(path);
         __attribute__((cleanup(text_free))) struct text in = { 0 }, out = { 0 };
-        cpu_set_t slice;
-        vlci_context_cpus(context, &slice);
         if (answer && read_all(fd, &in)) {
+            cpu_set_t slice;
+            vlci_context_cpus(context, &slice);
             answer(&in, &slice, &out);
             if (out.bytes && !out.failed) vlci_os_substitute(fd, out.bytes, out.length);
         }

@@ -2,6 +2,7 @@
 #include "context/context.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
@@ -45,6 +46,10 @@ int vlci_posix_memalign(void **block, size_t align, size_t size, vlc_context *co
 }
 
 void *vlci_valloc(size_t size, vlc_context *context) {
+    if (size > SIZE_MAX - VLCI_PAGE) {
+        errno = ENOMEM;
+        return NULL;
+    }
     return vlci_heap_take(context, VLCI_PAGE_UP(size), VLCI_PAGE, false);
 }
 

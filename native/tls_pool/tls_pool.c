@@ -17,8 +17,7 @@
 static __thread char pool[VLC_TLS_POOL_SIZE] __attribute__((aligned(64), tls_model("initial-exec")));
 
 /* The calling thread's pool; its distance to the thread pointer is the same on every thread. */
-__attribute__((visibility("default"))) void *vlc_tls_pool(size_t *size)
-{
+__attribute__((visibility("default"))) void *vlc_tls_pool(size_t *size) {
     *size = sizeof pool;
     return pool;
 }

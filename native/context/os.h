@@ -53,6 +53,7 @@ bool vlci_os_substitute(int fd, const char *content, size_t length);
 /* Blocks all signals on this thread / restores. */
 void vlci_os_signals_block(sigset_t *saved);
 void vlci_os_signals_restore(const sigset_t *saved);
+void vlci_os_signal_unblock(int signal);
 
 /* Milliseconds of a clock that only moves forward. */
 int64_t vlci_os_milliseconds(void);

@@ -164,6 +164,13 @@ void vlci_os_signals_block(sigset_t *saved) {
 
 void vlci_os_signals_restore(const sigset_t *saved) { pthread_sigmask(SIG_SETMASK, saved, NULL); }
 
+void vlci_os_signal_unblock(int signal) {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+}
+
 int64_t vlci_os_milliseconds(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);

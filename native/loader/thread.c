@@ -1,6 +1,7 @@
 #include "loader/thread.h"
 
 #include "context/context.h"
+#include "context/evict.h"
 #include "loader/error.h"
 #include "loader/key.h"
 #include "loader/memory.h"
@@ -139,6 +140,7 @@ static void *thread_begin(void *argument) {
     }
     vlci_thread_pin(begin.context);
     uselocale(vlci_context_locale(begin.context));
+    vlci_os_signal_unblock(vlci_evict_signal()); /* its maker may block all (jemalloc does) */
     sigjmp_buf way_out;
     void *result = NULL;
     if (!sigsetjmp(way_out, 1)) {

@@ -1,10 +1,12 @@
 /* Threads that a library of a context makes belong to it: pinned into its slice, counted, listed. */
 #include "loader/thread.h"
 #include "context/context.h"
+#include "context/evict.h"
 #include "loader/key.h"
 #include "loader/unwind.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <threads.h>
@@ -56,3 +58,21 @@ int vlci_tss_set(tss_t key, void *value) {
     return vlci_key_set((pthread_key_t)key, value) ? thrd_error : thrd_success;
 }
 void vlci_tss_delete(tss_t key) { vlci_key_delete((pthread_key_t)key); }
+
+/* A context's thread cannot block the signal that ends it when its context is closed. */
+int vlci_sigmask(int how, const sigset_t *set, sigset_t *old) {
+    sigset_t allowed;
+    if (set && how != SIG_UNBLOCK) {
+        allowed = *set;
+        sigdelset(&allowed, vlci_evict_signal());
+        set = &allowed;
+    }
+    return pthread_sigmask(how, set, old);
+}
+
+int vlci_sigprocmask(int how, const sigset_t *set, sigset_t *old) {
+    int failed = vlci_sigmask(how, set, old);
+    if (!failed) return 0;
+    errno = failed;
+    return -1;
+}

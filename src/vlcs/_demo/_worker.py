@@ -3,7 +3,8 @@
 Each way has a process of its own that lives as long as the pair is measured, and they take turns. In one
 process the ways would disturb each other: libgomp counts the threads of all its pools, those of other ways
 included, and spins less when there are more than CPUs; the thread counts of OpenBLAS and PyTorch belong to
-the process. A process that waits for its turn sleeps in a read.
+the process. Seen with HistGradientBoosting beside LightGBM: defaults took 1.8 to 3.8 s in a process of their
+own, and 0.84 s beside the idle pools of the tuned way. A process that waits for its turn sleeps in a read.
 """
 
 import subprocess

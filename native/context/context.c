@@ -448,6 +448,7 @@ int vlc_destroy(vlc_context *context, int timeout_ms, vlc_error *error) {
         atomic_store(&context->destroying, 0);
         return status;
     }
+    vlci_thread_join_rest(context);
     delist(context);
     vlci_debugger_remove(context);
     context_free(context);

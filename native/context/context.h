@@ -13,6 +13,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+struct vlci_joinable;
+struct vlci_leaving;
 struct vlci_missing;
 struct vlci_pool;
 struct vlci_exit;
@@ -59,6 +61,8 @@ struct vlc_context {
     _Atomic(int) visits;          /* calls of other threads that are inside */
     struct vlci_leaving *leaving; /* threads that ended for us, but maybe not yet for the kernel */
     vlci_lock leaving_lock;
+    struct vlci_joinable *joinable; /* handles that its libraries have not joined or detached */
+    vlci_lock joinable_lock;
     struct vlci_pool *pool;
     unsigned pool_threads;
     vlci_lock pool_lock;
@@ -113,7 +117,8 @@ void vlci_context_cpus(vlc_context *context, cpu_set_t *cpus);
 int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error); /* queued tasks run first */
 void vlci_pool_free(vlc_context *context);
 
-/* overrides/env.c, overrides/locale.c, overrides/exit.c */
+/* overrides/thread.c, env.c, locale.c */
+void vlci_thread_join_rest(vlc_context *context); /* once all its threads have ended */
 int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *error);
 char *vlci_getenv(const char *name, vlc_context *context); /* the string stays as long as the context */
 bool vlci_context_env(vlc_context *context, const char *name, char *value, size_t capacity);

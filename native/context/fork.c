@@ -18,6 +18,7 @@ static void locks(vlc_context *current, enum vlci_fork when) {
         vlci_lock_fork(&current->exit_lock, when);
         vlci_lock_fork(&current->slice_lock, when);
         vlci_lock_fork(&current->leaving_lock, when);
+        vlci_lock_fork(&current->joinable_lock, when);
         vlci_heap_fork(current, when);
     }
     vlci_slice_fork(when);
@@ -74,6 +75,7 @@ static void child(void) {
     atomic_store(&current->pool_lock.state, 0);
     current->pool = NULL; /* its threads stayed behind; the next submit makes new ones */
     current->leaving = NULL;
+    current->joinable = NULL;
     vlci_atfork_run(current, VLCI_FORK_CHILD);
 }
 

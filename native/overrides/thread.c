@@ -11,9 +11,75 @@
 #include <stdlib.h>
 #include <threads.h>
 
+/* A thread that somebody has to join: its stack stays until then. Libraries whose threads never end never join
+ * them, so it is done for them when their context is closed. */
+struct vlci_joinable {
+    struct vlci_joinable *next;
+    pthread_t handle;
+};
+
+static void joinable_add(vlc_context *context, pthread_t handle) {
+    struct vlci_joinable *made = malloc(sizeof *made);
+    if (!made) return; /* its stack stays */
+    VLCI_HOLD(&context->joinable_lock);
+    *made = (struct vlci_joinable){ context->joinable, handle };
+    context->joinable = made;
+}
+
+static void joinable_remove(vlc_context *context, pthread_t handle) {
+    VLCI_HOLD(&context->joinable_lock);
+    for (struct vlci_joinable **link = &context->joinable, *at; (at = *link); link = &at->next)
+        if (pthread_equal(at->handle, handle)) {
+            *link = at->next;
+            free(at);
+            return;
+        }
+}
+
+void vlci_thread_join_rest(vlc_context *context) {
+    for (struct vlci_joinable *at; (at = context->joinable);) {
+        context->joinable = at->next;
+        pthread_join(at->handle, NULL);
+        free(at);
+    }
+}
+
 int vlci_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *),
                         void *argument, vlc_context *context) {
-    return vlci_thread_create(context, thread, attributes, function, argument);
+    int state = PTHREAD_CREATE_JOINABLE;
+    if (attributes) pthread_attr_getdetachstate(attributes, &state);
+    int failed = vlci_thread_create(context, thread, attributes, function, argument);
+    if (!failed && state == PTHREAD_CREATE_JOINABLE) joinable_add(context, *thread);
+    return failed;
+}
+
+static int joined(vlc_context *context, pthread_t thread, int failed) {
+    if (!failed) joinable_remove(context, thread);
+    return failed;
+}
+
+int vlci_pthread_join(pthread_t thread, void **value, vlc_context *context) {
+    return joined(context, thread, pthread_join(thread, value));
+}
+int vlci_pthread_tryjoin(pthread_t thread, void **value, vlc_context *context) {
+    return joined(context, thread, pthread_tryjoin_np(thread, value));
+}
+int vlci_pthread_timedjoin(pthread_t thread, void **value, const struct timespec *until,
+                           vlc_context *context) {
+    return joined(context, thread, pthread_timedjoin_np(thread, value, until));
+}
+int vlci_pthread_clockjoin(pthread_t thread, void **value, clockid_t clock, const struct timespec *until,
+                           vlc_context *context) {
+    return joined(context, thread, pthread_clockjoin_np(thread, value, clock, until));
+}
+int vlci_pthread_detach(pthread_t thread, vlc_context *context) {
+    return joined(context, thread, pthread_detach(thread));
+}
+int vlci_thrd_join(thrd_t thread, int *value, vlc_context *context) {
+    return joined(context, (pthread_t)thread, thrd_join(thread, value));
+}
+int vlci_thrd_detach(thrd_t thread, vlc_context *context) {
+    return joined(context, (pthread_t)thread, thrd_detach(thread));
 }
 
 struct c11_start {
@@ -32,7 +98,7 @@ int vlci_thrd_create(thrd_t *thread, thrd_start_t function, void *argument, vlc_
     if (!start) return thrd_nomem;
     *start = (struct c11_start){ function, argument };
     /* thrd_t is pthread_t in glibc, and thrd_join reads the low half of the pointer that the thread returned */
-    int failed = vlci_thread_create(context, (pthread_t *)thread, NULL, c11_begin, start);
+    int failed = vlci_pthread_create((pthread_t *)thread, NULL, c11_begin, start, context);
     if (!failed) return thrd_success;
     free(start);
     return failed == EAGAIN ? thrd_nomem : thrd_error;

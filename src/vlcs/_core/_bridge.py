@@ -163,7 +163,7 @@ class Bridge:
         error: Any = None
         if pickled is not None:
             try:
-                error = pickle.loads(pickled)  # noqa: S301 - from our own process
+                error = _sharing.loads(pickled, ())
             except Exception:  # noqa: BLE001 - rebuilding runs code of any class
                 error = None
         if not isinstance(error, BaseException):

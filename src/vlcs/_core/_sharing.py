@@ -14,6 +14,7 @@ import importlib
 import io
 import pickle
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,11 +31,10 @@ def extend(table: MutableMapping[Any, Callable[[Any], Any]]) -> None:
 
 
 def loads(payload: bytes, buffers: Iterable[Any]) -> Any:
-    """`pickle.loads`, also where the two sides have NumPy 1 and NumPy 2."""
-    if b"numpy.core." in payload or b"numpy._core." in payload:
-        foreign, own = _numpy_names()
-        if foreign and foreign.encode() in payload:
-            return _BetweenNumPys(io.BytesIO(payload), buffers=buffers, names=(foreign, own)).load()
+    """`pickle.loads`, also between NumPy 1 and NumPy 2; classes of this side that come back stay as they are."""
+    names = _numpy_names() if b"numpy.core." in payload or b"numpy._core." in payload else ("", "")
+    if b"cloudpickle" in payload or (names[0] and names[0].encode() in payload):
+        return _Unpickler(io.BytesIO(payload), buffers=buffers, numpy=names).load()
     return pickle.loads(payload, buffers=buffers)  # noqa: S301 - from our own process
 
 
@@ -49,15 +49,42 @@ def _numpy_names() -> tuple[str, str]:
     return names if int(numpy.__version__.split(".")[0]) < 2 else (names[1], names[0])
 
 
-class _BetweenNumPys(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, *, buffers: Iterable[Any], names: tuple[str, str]) -> None:
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, *, buffers: Iterable[Any], numpy: tuple[str, str]) -> None:
         super().__init__(file, buffers=buffers)
-        self._foreign, self._own = names
+        self._foreign, self._own = numpy
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.startswith(self._foreign):
+        if self._foreign and module.startswith(self._foreign):
             module = self._own + module[len(self._foreign) :]
-        return super().find_class(module, name)
+        found = super().find_class(module, name)
+        if module.startswith("cloudpickle"):
+            if name in {"_make_skeleton_class", "_make_skeleton_enum"}:
+                return functools.partial(_make_class, found)
+            if name == "_class_setstate":
+                return functools.partial(_fill_class, found)
+        return found
+
+
+# A class without a name to import crosses by value: cloudpickle makes an empty class, and fills it. When
+# it comes back to where it was made, its number finds the original, which is not to be filled anew: its
+# methods would be replaced by copies that see copies of their globals.
+_arrived: weakref.WeakSet[type] = weakref.WeakSet()
+"""Classes that were made on the other side. Only these are filled, each time that they come."""
+
+
+def _make_class(make: Any, *args: Any) -> Any:
+    by_number = sys.modules["cloudpickle.cloudpickle"]._DYNAMIC_CLASS_TRACKER_BY_ID  # noqa: SLF001
+    known = by_number.get(args[-2])  # (..., number, None), since cloudpickle 1.3
+    if known is not None:
+        return known
+    made = make(*args)
+    _arrived.add(made)
+    return made
+
+
+def _fill_class(fill: Any, made: Any, state: Any) -> Any:
+    return fill(made, state) if made in _arrived else made
 
 
 class _Reduced:

@@ -2,6 +2,20 @@
  * DT_RUNPATH serves only that library's own needs. The host's dlopen is asked too: as outside. */
 #include "contexts.h"
 
+/* A cluster's modules make LD_LIBRARY_PATH longer than any buffer that one would think of. */
+static void check_long_path(void) {
+    static char path[20000] = "LD_LIBRARY_PATH=";
+    while (strlen(path) < 18000) strcat(path, "/nonexistent/a-folder-of-some-module/lib64:");
+    strcat(path, FIXTURE_DIR "/deps");
+    const char *const env[] = { path, NULL };
+    vlc_spec spec = VLC_SPEC_INIT;
+    spec.name = "long";
+    spec.env = env;
+    vlc_context *context = context_from(&spec);
+    CHECK_EQUAL(call_named(context, load(context, "libneighbour.so", RTLD_NOW), "neighbour", 1), 2);
+    context_close(context);
+}
+
 int main(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_library *library = NULL;
@@ -28,5 +42,6 @@ int main(void) {
                   "libinherited.so");
     context_close(a);
     context_close(b);
+    check_long_path();
     return check_result();
 }

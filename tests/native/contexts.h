@@ -111,6 +111,21 @@ static inline long resident_kilobytes(void) {
     return resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
+/* Threads of this process. The kernel forgets one a little after its join: waits up to a second for `expected`. */
+static inline long thread_count(long expected) {
+    long count = 0;
+    for (int attempt = 0; attempt < 100; attempt++) {
+        char line[256];
+        FILE *status = fopen("/proc/self/status", "re");
+        while (status && fgets(line, sizeof line, status))
+            if (sscanf(line, "Threads: %ld", &count) == 1) break;
+        if (status) fclose(status);
+        if (count == expected) break;
+        usleep(10000);
+    }
+    return count;
+}
+
 /* The call must have failed with that status and a message that is a sentence about `subject`. */
 #define CHECK_REFUSED(call_, error, expected, subject)                                                       \
     do {                                                                                                     \

@@ -51,6 +51,8 @@ static void check_answers(vlc_context *context, long count) {
     long possible = ask(context, "cpus_sys_open", "/sys/devices/system/cpu/possible");
     CHECK(possible >= count && possible >= sysconf(_SC_NPROCESSORS_CONF), "possible shrank to %ld", possible);
     CHECK_EQUAL(ask(context, "cpus_small_buffer", NULL), 22 /* EINVAL */);
+    long wrong = ask(context, "cpus_null", NULL);
+    CHECK(wrong == 0, "%s: cpus.c:%ld is not so", vlc_name(context), wrong);
 }
 
 /* The mask that the kernel has for this thread. */

@@ -53,6 +53,9 @@ int main(void) {
     CHECK_TEXT(inside(b, "VLC_TEST_COLOUR"), "blue");
     CHECK(inside(b, "VLC_TEST_LATE") == NULL, "the host's later change reached a context");
 
+    long wrong = call_named(b, NULL, "environment_replace", 0);
+    CHECK(wrong == 0, "environment.c:%ld is not so", wrong);
+    CHECK_TEXT(inside(b, "VLC_TEST_COLOUR"), "blue");
     CHECK_EQUAL(call_named(a, NULL, "environment_grow", 2000), 0);
     CHECK_EQUAL(call_named(a, NULL, "environment_clear", 0), 0);
     CHECK_TEXT(getenv("VLC_TEST_KEPT"), "kept");

@@ -8,18 +8,32 @@
 
 static void by_host(void) { trace("host-atexit"); }
 
+static vlc_context *made[2];
+
+/* As a program that cleans up: at exit(), where the contexts have ended by themselves. */
+static void destroy_all(void) {
+    vlc_error error = VLC_ERROR_INIT;
+    for (int i = 0; i < 2; i++) {
+        if (!made[i]) continue;
+        CHECK(vlc_destroy(made[i], -1, &error) == VLC_OK, "at exit: %s", error.message);
+    }
+    trace(check_failures || is_mapped("libexits.so") ? "left-over" : "destroyed");
+}
+
+enum end { NOT_DESTROYED, FIRST_DESTROYED, DESTROYED_AT_EXIT };
+
 /* Runs in a child, so that the process's own end can be seen. */
-static void check_child(int destroy, int contexts, const char *expected) {
+static void check_child(enum end end, int contexts, const char *expected) {
     int reader = trace_open(), status = -1;
     pid_t pid = fork();
     if (pid == 0) {
         atexit(by_host);
-        vlc_context *made[2] = { NULL, NULL };
+        if (end == DESTROYED_AT_EXIT) atexit(destroy_all); /* before the first vlc_create, so it runs last */
         for (int i = 0; i < contexts; i++) {
             made[i] = context_new(NULL);
             call_named(made[i], load(made[i], FIXTURE("exits"), RTLD_NOW), "exits_register", 0);
         }
-        if (destroy) context_close(made[0]);
+        if (end == FIRST_DESTROYED) context_close(made[0]);
         trace("main-ends");
         exit(3);
     }
@@ -35,9 +49,11 @@ static void check_child(int destroy, int contexts, const char *expected) {
 }
 
 int main(void) {
-    check_child(1, 1, ALL "main-ends ");
-    check_child(0, 1, "main-ends " ALL);
-    check_child(0, 2, "main-ends " ALL ALL);
-    check_child(1, 2, ALL "main-ends " ALL);
+    check_child(FIRST_DESTROYED, 1, ALL "main-ends ");
+    check_child(NOT_DESTROYED, 1, "main-ends " ALL);
+    check_child(NOT_DESTROYED, 2, "main-ends " ALL ALL);
+    check_child(FIRST_DESTROYED, 2, ALL "main-ends " ALL);
+    check_child(DESTROYED_AT_EXIT, 1, "main-ends " ALL "destroyed ");
+    check_child(DESTROYED_AT_EXIT, 2, "main-ends " ALL ALL "destroyed ");
     return check_result();
 }

@@ -1,4 +1,5 @@
 /* fork: the handlers of the context that forks, and no other's. Its child has memory, threads and data. */
+#include <signal.h>
 #include <sys/wait.h>
 
 #include "contexts.h"
@@ -12,6 +13,23 @@ static vlc_context *named(const char *name, const char *entry) {
     vlc_context *context = context_from(&spec);
     CHECK_EQUAL(call_named(context, load(context, FIXTURE("forks"), RTLD_NOW), "forks_register", 0), 0);
     return context;
+}
+
+/* Locks of the environment, the locale and the heap are held by another thread at many of these forks. */
+static void check_under_work(void) {
+    static const char *const kinds[] = { "setenv", "setlocale", "malloc" };
+    const char *const env[] = { "FORKS_NAME=w", NULL };
+    vlc_spec spec = VLC_SPEC_INIT;
+    spec.name = "working";
+    spec.env = env;
+    vlc_context *context = context_from(&spec);
+    probe under = find(context, load(context, FIXTURE("forks"), RTLD_NOW), "forks_under");
+    for (long kind = 0; kind < 3; kind++) {
+        long ended = call(context, under, kind);
+        CHECK(ended == 0, "a child beside a thread in %s ended with %ld%s", kinds[kind], ended,
+              ended == 1000 + SIGALRM ? " (it hangs)" : "");
+    }
+    context_close(context);
 }
 
 int main(void) {
@@ -47,5 +65,6 @@ int main(void) {
     if (pid == 0) _exit(0);
     REQUIRE(waitpid(pid, &status, 0) == pid && status == 0, "a fork after the contexts' end failed");
     CHECK_TEXT(trace_take(reader), "");
+    check_under_work();
     return check_result();
 }

@@ -2,9 +2,9 @@
 #include "contexts.h"
 
 int main(void) {
-    static const char *const questions[] = { "heap_sizes",          "heap_grow",    "heap_zeroed",
-                                             "heap_aligned",        "heap_of_libc", "heap_mappings",
-                                             "heap_between_threads" };
+    static const char *const questions[] = { "heap_sizes",    "heap_grow",           "heap_zeroed",
+                                             "heap_aligned",  "heap_edges",          "heap_of_libc",
+                                             "heap_mappings", "heap_between_threads" };
     vlc_context *contexts[2] = { context_new("a"), context_new("b") };
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < 2; i++) {

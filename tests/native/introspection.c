@@ -8,8 +8,8 @@ long symbol_of_the_program(void) { return 1; }
 
 static void check_context(vlc_context *context) {
     vlc_library *library = load(context, FIXTURE("introspect"), RTLD_NOW);
-    static const char *const questions[] = { "introspect_address", "introspect_handles",
-                                             "introspect_objects" };
+    static const char *const questions[] = { "introspect_address", "introspect_handles", "introspect_objects",
+                                             "introspect_errors" };
     for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
         long wrong = call_named(context, library, questions[i], 0);
         CHECK(wrong == 0, "%s: introspect.c:%ld is not so", questions[i], wrong);

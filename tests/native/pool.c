@@ -54,6 +54,33 @@ static void *submit_many(void *context) {
     return (void *)sum;
 }
 
+static void *wait_for_task(void *task) { return (void *)result_of(task); }
+
+static void *note_late(void *number) {
+    usleep(30000);
+    return note(number);
+}
+
+/* A task outlives its context until somebody has waited for it, be that before, during or after the end. */
+static void check_waiting_beyond_the_end(void) {
+    for (int round = 0; round < 20; round++) {
+        vlc_context *context = context_new("ends");
+        vlc_task *tasks[3];
+        pthread_t waiter;
+        void *result = NULL;
+        atomic_store(&done, 0);
+        for (uintptr_t i = 0; i < 3; i++)
+            tasks[i] = submit(context, i == 0 && round % 5 == 0 ? note_late : note, (void *)(i + 1));
+        REQUIRE(pthread_create(&waiter, NULL, wait_for_task, tasks[2]) == 0, "no thread");
+        if (round % 2) usleep(2000); /* it waits already */
+        context_close(context);
+        CHECK_EQUAL(result_of(tasks[1]), 4);
+        CHECK_EQUAL(result_of(tasks[0]), 2);
+        pthread_join(waiter, &result);
+        CHECK_EQUAL((uintptr_t)result, 6);
+    }
+}
+
 int main(void) {
     uint32_t cpus[2];
     size_t count = process_cpus(cpus, 2);
@@ -117,5 +144,6 @@ int main(void) {
     context_close(single);
     CHECK_EQUAL(atomic_load(&done), 40);
     context_close(three);
+    check_waiting_beyond_the_end();
     return check_result();
 }

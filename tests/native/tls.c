@@ -46,12 +46,64 @@ static void check_model(const char *file) {
     }
 }
 
+static pthread_barrier_t loaded;
+
+static void *touch_once_loaded(void *argument) {
+    struct visit *visit = argument;
+    vlc_error error = VLC_ERROR_INIT;
+    REQUIRE(vlc_enter(visit->context, &error) == VLC_OK, "%s", error.message); /* known from now on */
+    REQUIRE(vlc_leave(visit->context, &error) == VLC_OK, "%s", error.message);
+    pthread_barrier_wait(&loaded);
+    pthread_barrier_wait(&loaded);
+    for (long turn = 1; turn <= 2 && !visit->wrong; turn++)
+        visit->wrong = call(visit->context, visit->function, turn);
+    return NULL;
+}
+
+static void *touch_twice(void *argument) {
+    struct visit *visit = argument;
+    for (long turn = 1; turn <= 2 && !visit->wrong; turn++)
+        visit->wrong = call(visit->context, visit->function, turn);
+    return NULL;
+}
+
+/* An image that needs relocation, on threads that are older than the library, on its own and on younger ones. */
+static void check_pointers(const char *file) {
+    vlc_context *context = context_new("pointers");
+    pthread_t threads[THREADS];
+    struct visit visits[THREADS];
+    REQUIRE(pthread_barrier_init(&loaded, NULL, THREADS / 2 + 1) == 0, "no barrier");
+    for (int i = 0; i < THREADS; i++) visits[i] = (struct visit){ .context = context };
+    for (int i = 0; i < THREADS / 2; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, touch_once_loaded, &visits[i]) == 0, "no thread");
+    pthread_barrier_wait(&loaded);
+    probe function = find(context, load(context, file, RTLD_NOW), "tls_pointer");
+    for (int i = 0; i < THREADS; i++) visits[i].function = function;
+    pthread_barrier_wait(&loaded);
+    struct visit own = { .context = context, .function = function };
+    touch_twice(&own);
+    CHECK(own.wrong == 0, "%s, on the thread that loads: tls_pointer.c:%ld is not so", file, own.wrong);
+    for (int i = THREADS / 2; i < THREADS; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, touch_twice, &visits[i]) == 0, "no thread");
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(visits[i].wrong == 0, "%s, on %s thread: tls_pointer.c:%ld is not so", file,
+              i < THREADS / 2 ? "an older" : "a younger", visits[i].wrong);
+    }
+    pthread_barrier_destroy(&loaded);
+    context_close(context);
+}
+
 int main(void) {
     vlc_limits limits = { .size = sizeof limits };
     check_model(FIXTURE("tls_general"));
     check_model(FIXTURE("tls_descriptor"));
     check_model(FIXTURE("tls_large"));
     check_model(FIXTURE("tls_initial"));
+    for (int round = 0; round < 3; round++) { /* also in the place of what is gone */
+        check_pointers(FIXTURE("tls_pointer_initial"));
+        check_pointers(FIXTURE("tls_pointer_general"));
+    }
 
     /* A user of another library's variable, in each pairing of models. */
     vlc_context *a = context_new("a");

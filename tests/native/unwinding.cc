@@ -35,10 +35,30 @@ void *run_until_exit(void *) {
     return nullptr;
 }
 
+// While the library is loaded and in use, the host's own exceptions find their way.
+void check_beside(const char *file, int reader) {
+    vlc_context *context = context_new("beside");
+    vlc_library *library = load(context, file, RTLD_NOW);
+    through_context =
+        reinterpret_cast<frames_call>(reinterpret_cast<void *>(find(context, library, "frames_call")));
+    for (int round = 0; round < 2; round++) {
+        through_context([](void *) { trace("called"); }, nullptr);
+        CHECK_TEXT(trace_take(reader), "called context-frame");
+        try {
+            throw_here(nullptr);
+        } catch (const std::exception &) {
+            trace("caught");
+        }
+        CHECK_TEXT(trace_take(reader), "host-frame caught");
+    }
+    context_close(context);
+}
+
 } // namespace
 
 int main() {
     int reader = trace_open();
+    check_beside(FIXTURE("frames_bare"), reader);
     for (int round = 0; round < 3; round++) { // later rounds load in the place of what was unloaded
         vlc_context *context = context_new("a");
         vlc_library *library = load(context, FIXTURE("frames"), RTLD_NOW);

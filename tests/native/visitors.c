@@ -25,6 +25,75 @@ static void *live_long(void *unused) {
     return NULL;
 }
 
+static void *leave_a_value(void *unused) {
+    (void)unused;
+    CHECK_EQUAL(call(context, keys, 0), 0);
+    pthread_barrier_wait(&step);
+    return NULL;
+}
+
+/* The context ends while the thread does: its destructor has run whole, or not at all. */
+static void check_pending_destructor(int reader) {
+    REQUIRE(pthread_barrier_init(&step, NULL, 2) == 0, "no barrier");
+    for (useconds_t round = 0; round < 8; round++) {
+        pthread_t thread;
+        context = context_new("pending");
+        keys = find(context, load(context, FIXTURE("keys"), RTLD_NOW), "keys_linger");
+        REQUIRE(pthread_create(&thread, NULL, leave_a_value, NULL) == 0, "no thread");
+        pthread_barrier_wait(&step);
+        usleep(round % 4 * 5000);
+        context_close(context);
+        const char *words = trace_take(reader);
+        CHECK(!strcmp(words, "") || !strcmp(words, "begin end"), "the context ended within: %s", words);
+        pthread_join(thread, NULL);
+        CHECK_TEXT(trace_take(reader), "");
+    }
+    pthread_barrier_destroy(&step);
+}
+
+static pthread_key_t last_words;
+static int destructor_rounds;
+
+/* A destructor of the host: the thread meets the context for the first time while it ends. */
+static void enter_late(void *rounds_left) {
+    uintptr_t left = (uintptr_t)rounds_left - 1;
+    destructor_rounds++;
+    if (left)
+        pthread_setspecific(last_words, (void *)left);
+    else
+        CHECK_EQUAL(call(context, keys, 1), 101);
+}
+
+static void *end_with_a_visit(void *rounds) {
+    REQUIRE(pthread_setspecific(last_words, rounds) == 0, "no value");
+    return NULL;
+}
+
+/* What such threads leave is not written to when the context loads initial-exec libraries: their stacks are gone. */
+static void check_late_visitors(void) {
+    enum { DESTRUCTOR_ROUNDS = 4 }; /* PTHREAD_DESTRUCTOR_ITERATIONS */
+    pthread_attr_t large;           /* beyond what glibc keeps of ended threads' stacks */
+    REQUIRE(pthread_key_create(&last_words, enter_late) == 0, "no key");
+    REQUIRE(pthread_attr_init(&large) == 0 && pthread_attr_setstacksize(&large, 100 << 20) == 0,
+            "no stack size");
+    for (uintptr_t round = 1; round <= DESTRUCTOR_ROUNDS; round++) {
+        pthread_t thread;
+        context = context_new("late");
+        keys = find(context, load(context, FIXTURE("counter"), RTLD_NOW), "counter_next_of_thread");
+        destructor_rounds = 0;
+        REQUIRE(pthread_create(&thread, &large, end_with_a_visit, (void *)round) == 0, "no thread");
+        pthread_join(thread, NULL);
+        CHECK_EQUAL(destructor_rounds, (int)round);
+        CHECK_EQUAL(call_named(context, load(context, FIXTURE("tls_initial"), RTLD_NOW), "tls_probe", 1), 0);
+        CHECK_EQUAL(
+            call_named(context, load(context, FIXTURE("tls_pointer_initial"), RTLD_NOW), "tls_pointer", 1),
+            0);
+        context_close(context);
+    }
+    pthread_attr_destroy(&large);
+    pthread_key_delete(last_words);
+}
+
 int main(void) {
     pthread_t threads[THREADS];
     int reader = trace_open();
@@ -48,5 +117,7 @@ int main(void) {
     }
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     CHECK_TEXT(trace_take(reader), "");
+    check_pending_destructor(reader);
+    check_late_visitors();
     return check_result();
 }

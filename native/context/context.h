@@ -17,6 +17,7 @@ struct vlci_missing;
 struct vlci_pool;
 struct vlci_exit;
 struct vlci_atfork;
+struct vlci_child_view;
 
 enum vlci_state {
     VLCI_OPEN,
@@ -64,6 +65,7 @@ struct vlc_context {
     /* slice */
     vlci_lock slice_lock;
     cpu_set_t cpus;
+    struct vlci_child_view *_Atomic child_view, *child_views; /* what children are told; all that ever were */
 
     /* what libc keeps per process */
     vlci_lock env_lock;
@@ -112,6 +114,7 @@ int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *e
 void vlci_env_free(vlc_context *context);
 bool vlci_context_env(vlc_context *context, const char *name, char *value, size_t capacity);
 char **vlci_context_environ(vlc_context *context);
+const char *vlci_env_value(char *const *list, const char *name); /* async-signal-safe, without the lock */
 locale_t vlci_context_locale(vlc_context *context);
 bool vlci_locale_make(vlc_context *context);
 void vlci_locale_free(vlc_context *context);

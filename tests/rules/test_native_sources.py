@@ -8,7 +8,7 @@ from support.source import NATIVE, code_only, files, name, offences, refuse, wit
 
 CORE = ("native/loader", "native/overrides", "native/context", "native/tls_pool")
 OS = "native/context/os_linux.c"
-FILE_OVERRIDES = "native/overrides/file.c"
+FILE_OVERRIDES = "native/overrides/kernel_file.c"
 
 
 def in_arch_file(path: str) -> bool:

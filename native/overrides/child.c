@@ -86,12 +86,15 @@ static bool names_library(const char *list) {
 size_t vlci_child_environment_plan(vlc_context *context, char *const *given,
                                    struct vlci_child_environment *plan) {
     const struct vlci_child_view *view = atomic_load_explicit(&context->child_view, memory_order_acquire);
+    bool told = false; /* of another slice: this process is itself a child of a context */
     *plan = (struct vlci_child_environment){ .given = given };
-    if (!*preload || view->whole) return 0;
-    plan->variable = view->variable;
-    for (; given && given[plan->count]; plan->count++)
+    for (; given && given[plan->count]; plan->count++) {
+        told |= begins_with(given[plan->count], cpus_name);
         if (!plan->preload && begins_with(given[plan->count], preload_name))
             plan->preload = given[plan->count];
+    }
+    if (!*preload || (view->whole && !told)) return 0;
+    plan->variable = view->variable;
     const char *others = plan->preload ? plan->preload + sizeof preload_name - 1 : "";
     if (*others && !names_library(others)) /* behind them: sanitizers insist on being first */
         plan->preload_length = strlen(plan->preload) + 1 + strlen(PRELOAD_PATH) + 1;

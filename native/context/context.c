@@ -10,6 +10,7 @@
 #include "loader/thread.h"
 #include "loader/thunks.h"
 #include "loader/tls.h"
+#include "overrides/child.h"
 #include "overrides/exit.h"
 #include "overrides/table.h"
 
@@ -166,6 +167,7 @@ int vlci_context_start(vlc_error *error) {
     vlci_override_start();
     vlci_tls_start();
     vlci_fork_start();
+    vlci_child_start();
     atexit(exit_all);
     started = true;
     return VLC_OK;
@@ -194,6 +196,7 @@ static void context_free(vlc_context *context) {
     vlci_locale_free(context);
     vlci_exit_free(context);
     vlci_pool_free(context);
+    vlci_child_view_free(context);
     vlci_heap_free(context);
     vlci_zones_give(&context->zones);
     for (struct vlci_leaving *leaving; (leaving = context->leaving);) {
@@ -259,6 +262,12 @@ static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *e
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, spec->name, "cannot create context '%s': out of memory",
                          spec->name ? spec->name : made);
     int status = vlci_slice_check(context->name, spec->cpus, spec->cpu_count, &context->cpus, error);
+    struct vlci_child_view *view = status ? NULL : vlci_child_view_make(&context->cpus);
+    if (view)
+        vlci_child_view_set(context, view);
+    else if (!status)
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
+                         "cannot create context '%s': out of memory", context->name);
     if (!status) status = vlci_context_check_mappings(context, error);
     if (!status) status = vlci_thunks_make(context, error);
     if (!status) status = vlci_env_make(context, spec->env, error);

@@ -19,6 +19,7 @@ struct vlci_missing;
 struct vlci_pool;
 struct vlci_exit;
 struct vlci_atfork;
+struct vlci_child_view;
 
 enum vlci_state {
     VLCI_OPEN,
@@ -70,6 +71,7 @@ struct vlc_context {
     /* slice */
     vlci_lock slice_lock;
     cpu_set_t cpus;
+    struct vlci_child_view *_Atomic child_view, *child_views; /* what children are told; all that ever were */
 
     /* what libc keeps per process */
     vlci_lock env_lock;
@@ -123,6 +125,7 @@ int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *e
 char *vlci_getenv(const char *name, vlc_context *context); /* the string stays as long as the context */
 bool vlci_context_env(vlc_context *context, const char *name, char *value, size_t capacity);
 char **vlci_context_environ(vlc_context *context);
+const char *vlci_env_value(char *const *list, const char *name); /* async-signal-safe, without the lock */
 locale_t vlci_context_locale(vlc_context *context);
 bool vlci_locale_make(vlc_context *context);
 void vlci_locale_free(vlc_context *context);

@@ -5,6 +5,7 @@
 #include "loader/memory.h"
 #include "loader/search.h"
 #include "loader/thread.h"
+#include "overrides/child.h"
 #include "overrides/exit.h"
 
 #include <pthread.h>
@@ -23,6 +24,7 @@ static void locks(vlc_context *current, enum vlci_fork when) {
     }
     vlci_slice_fork(when);
     vlci_debugger_fork(when);
+    vlci_shell_fork(when);
     vlci_host_fork(when);
     vlci_search_fork(when);
     vlci_cache_fork(when);

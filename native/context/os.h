@@ -37,6 +37,13 @@ ssize_t vlci_os_read_file(const char *path, char *buffer, size_t capacity);
 /* Value of a variable in the environment the process was started with; false when absent. */
 bool vlci_os_initial_env(const char *name, char *value, size_t capacity);
 
+/* The list of CPUs that are online, by system call, so never answered by a preload or by us; its length. */
+ssize_t vlci_os_online_cpus(char *list, size_t capacity);
+
+/* As execveat(2), which libc has since 2.34. */
+int vlci_os_execveat(int folder, const char *path, char *const arguments[], char *const environment[],
+                     int flags);
+
 /* Objects named in the system's list of preloads, appended to `list`, separated by spaces. */
 void vlci_os_system_preloads(char *list, size_t capacity);
 

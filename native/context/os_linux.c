@@ -77,6 +77,19 @@ long vlci_os_thread_call(pid_t tid) {
     return rest == text ? -1 : call;
 }
 
+ssize_t vlci_os_online_cpus(char *list, size_t capacity) {
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/sys/devices/system/cpu/online", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, list, capacity - 1);
+    if (fd >= 0) close(fd);
+    list[length > 0 ? length : 0] = 0;
+    return length;
+}
+
+int vlci_os_execveat(int folder, const char *path, char *const arguments[], char *const environment[],
+                     int flags) {
+    return (int)syscall(SYS_execveat, folder, path, arguments, environment, flags);
+}
+
 static uint64_t number_after(const char *text, const char *label) {
     const char *at = strstr(text, label);
     return at ? strtoull(at + strlen(label), NULL, 10) : 0;

@@ -1,8 +1,11 @@
 /* The CPUs of a context. */
 #include "context/context.h"
+#include "context/cpu_list.h"
 #include "loader/error.h"
 #include "loader/thread.h"
+#include "overrides/child.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,18 +24,6 @@ static const cpu_set_t *allowed(void) {
     return &cpus;
 }
 
-static void describe(const cpu_set_t *cpus, char *out, size_t size) {
-    size_t at = 0;
-    out[0] = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE && at + 16 < size; cpu++) {
-        if (!CPU_ISSET(cpu, cpus)) continue;
-        int end = cpu;
-        while (end + 1 < CPU_SETSIZE && CPU_ISSET(end + 1, cpus)) end++;
-        at += (size_t)snprintf(out + at, size - at, end > cpu ? "%s%d-%d" : "%s%d", at ? "," : "", cpu, end);
-        cpu = end;
-    }
-}
-
 int vlci_slice_check(const char *name, const uint32_t *cpus, size_t count, cpu_set_t *set, vlc_error *error) {
     if (!cpus) {
         *set = *allowed();
@@ -43,7 +34,7 @@ int vlci_slice_check(const char *name, const uint32_t *cpus, size_t count, cpu_s
                          "cannot give context '%s' no CPU at all; name at least one", name);
     CPU_ZERO(set);
     char words[200];
-    describe(allowed(), words, sizeof words);
+    vlci_cpu_list_print(allowed(), words, sizeof words);
     for (size_t i = 0; i < count; i++) {
         if (cpus[i] >= CPU_SETSIZE || !CPU_ISSET(cpus[i], allowed())) {
             char subject[16];
@@ -77,8 +68,13 @@ int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_err
     int status = vlci_context_check_open(context, error);
     if (!status) status = vlci_slice_check(context->name, cpus, count, &set, error);
     if (status) return status;
+    struct vlci_child_view *view = vlci_child_view_make(&set);
+    if (!view)
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
+                         "cannot resize context '%s': out of memory", context->name);
     vlci_lock_take(&context->slice_lock);
     context->cpus = set;
+    vlci_child_view_set(context, view);
     vlci_lock_drop(&context->slice_lock);
     vlci_thread_each(context, move, &set); /* one that is just being made pins itself when it begins */
     return VLC_OK;

@@ -105,6 +105,55 @@ vlci_tlsdesc_dynamic:
     .size \name, . - \name
     .endm
     SEVENTH vlci_mmap_entry, vlci_mmap
+    SEVENTH vlci_posix_spawn_entry, vlci_posix_spawn
+    SEVENTH vlci_posix_spawnp_entry, vlci_posix_spawnp
+    SEVENTH vlci_pidfd_spawn_entry, vlci_pidfd_spawn
+    SEVENTH vlci_pidfd_spawnp_entry, vlci_pidfd_spawnp
+
+/* function(first, ...) with pointers only (execl and kin) becomes function(first, array, context): the five
+ * that came in registers go below those on the stack, in the place of the return address, which waits in a
+ * slot of ours. Nothing is copied, so that any number of them costs no memory. */
+    .macro ARRAY name, function
+    .globl \name
+    .hidden \name
+    .type \name, @function
+\name:
+    .cfi_startproc
+    endbr64
+    pop %rax
+    .cfi_def_cfa_offset 0
+    .cfi_register %rip, %rax
+    push %r9
+    .cfi_adjust_cfa_offset 8
+    push %r8
+    .cfi_adjust_cfa_offset 8
+    push %rcx
+    .cfi_adjust_cfa_offset 8
+    push %rdx
+    .cfi_adjust_cfa_offset 8
+    push %rsi
+    .cfi_adjust_cfa_offset 8
+    mov %rsp, %rsi
+    mov %r11, %rdx
+    push %rax
+    .cfi_adjust_cfa_offset 8
+    .cfi_offset %rip, -48
+    call \function
+    pop %rcx
+    .cfi_adjust_cfa_offset -8
+    .cfi_register %rip, %rcx
+    add $40, %rsp
+    .cfi_adjust_cfa_offset -40
+    push %rcx
+    .cfi_adjust_cfa_offset 8
+    .cfi_offset %rip, -8
+    ret
+    .cfi_endproc
+    .size \name, . - \name
+    .endm
+    ARRAY vlci_execl_entry, vlci_execl
+    ARRAY vlci_execlp_entry, vlci_execlp
+    ARRAY vlci_execle_entry, vlci_execle
 
 /* syscall(2): only two numbers are ours; the rest must reach libc with its stack untouched (vfork, clone). */
     .globl vlci_syscall_entry

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Sized for the whole machine by whoever set them; a slice has other numbers. An explicit env= wins. */
 static const char *const thread_counts[] = {
@@ -84,7 +83,8 @@ static int put(vlc_context *context, char *entry, bool overwrite) {
         vlci_heap_give(context->env_made_before);
         context->env_made_before = context->env_made;
     }
-    context->environment = context->env_made = grown;
+    context->env_made = grown;
+    __atomic_store_n(&context->environment, grown, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -120,7 +120,18 @@ int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *e
                             "cannot create context '%s': out of memory", context->name);
 }
 
-char **vlci_context_environ(vlc_context *context) { return context->environment; }
+/* Without the lock, as libc's exec* read `environ`: for signal handlers and children of vfork. */
+char **vlci_context_environ(vlc_context *context) {
+    return __atomic_load_n(&context->environment, __ATOMIC_ACQUIRE);
+}
+
+const char *vlci_env_value(char *const *list, const char *name) {
+    size_t length = strlen(name);
+    for (; list && *list; list++)
+        if (named(*list, name, length) && (*list)[length] == '=') return *list + length + 1;
+    return NULL;
+}
+
 char ***vlci_environ_datum(vlc_context *context) { return &context->environment; }
 
 char *vlci_getenv(const char *name, vlc_context *context) {
@@ -174,12 +185,4 @@ int vlci_clearenv(vlc_context *context) {
     VLCI_HOLD(&context->env_lock);
     context->environment = NULL;
     return 0;
-}
-
-/* Where libc would read its own `environ`. */
-int vlci_execv(const char *path, char *const arguments[], vlc_context *context) {
-    return execve(path, arguments, context->environment);
-}
-int vlci_execvp(const char *file, char *const arguments[], vlc_context *context) {
-    return execvpe(file, arguments, context->environment);
 }

@@ -23,6 +23,7 @@ enum vlci_group {
     VLCI_CPU,
     VLCI_FILE,
     VLCI_ENV,
+    VLCI_CHILD,
     VLCI_THREAD,
     VLCI_DL,
     VLCI_HEAP,

@@ -12,6 +12,7 @@ import pytest
 from support.machine import ROOT
 
 CORE = Path(str(files("vlcs._core").joinpath("libvlcs.so")))
+CHILD = CORE.with_name("libvlcs_child.so")
 POOLS = sorted(CORE.parent.glob("libvlcs_tls*.so"))
 LIBC = {"libc.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
@@ -46,6 +47,18 @@ def test_the_core_exports_what_its_header_declares() -> None:
         f"exported, but not in vlcs.h: {extra}. Declare them there, or name them vlci_ and hide them"
     )
     assert not missing, f"in vlcs.h, but not exported: {missing}. Define them"
+
+
+def test_the_library_for_children_needs_only_libc_and_hides_the_rest() -> None:
+    others = needed(CHILD) - LIBC
+    assert not others, f"it is loaded into every program that a context starts: drop {sorted(others)}"
+    assert exported(CHILD) == {"sysconf", "get_nprocs"} | {
+        name + size for name in ("open", "openat", "fopen") for size in ("", "64")
+    } | {"__open_2", "__open64_2", "__openat_2", "__openat64_2"}, (
+        "what it exports replaces libc's in children: only what tells CPUs"
+    )
+    tls = re.findall(r"^ +TLS ", output("readelf", "-lW", CHILD), re.MULTILINE)
+    assert not tls, "thread-local variables take room of static TLS that programs may need"
 
 
 @pytest.mark.parametrize("library", POOLS, ids=lambda path: path.stem)

@@ -3,7 +3,6 @@
 #include "context/context.h"
 #include "loader/arch.h"
 
-#include <setjmp.h>
 #include <sys/syscall.h>
 
 int vlci_evict_signal(void) { return SIGRTMAX - 5; }
@@ -52,7 +51,7 @@ static void on_signal(int number, siginfo_t *info, void *machine) {
     if (!thread || !thread->evicted || !thread->way_out || thread->visit != &thread->base) return;
     if (!vlci_arch_interrupted_call(machine, &argument, &stack)) return; /* it has gone on meanwhile */
     if (thread->evicted == SYS_futex + 1 && !is_own_word(thread, argument, stack)) return;
-    siglongjmp(*thread->way_out, 1);
+    __builtin_longjmp(thread->way_out, 1);
 }
 
 static void evict(struct vlci_thread *thread, void *unused) {

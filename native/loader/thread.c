@@ -141,13 +141,17 @@ static void *thread_begin(void *argument) {
     vlci_thread_pin(begin.context);
     uselocale(vlci_context_locale(begin.context));
     vlci_os_signal_unblock(vlci_evict_signal()); /* its maker may block all (jemalloc does) */
-    sigjmp_buf way_out;
-    void *result = NULL;
-    if (!sigsetjmp(way_out, 1)) {
-        thread->way_out = &way_out;
+    sigset_t signals;
+    void *way_out[5], *result = NULL;
+    pthread_sigmask(SIG_SETMASK, NULL, &signals);
+    /* evict.c may bring us back. Not by siglongjmp: glibc's runs pthread_cleanup handlers on the way, which wait
+     * for mutexes that threads evicted before still hold. */
+    if (!__builtin_setjmp(way_out)) {
+        thread->way_out = way_out;
         result = begin.function(begin.argument);
     }
-    vlci_thread_current->way_out = NULL; /* evict.c may have brought us here */
+    vlci_thread_current->way_out = NULL;
+    pthread_sigmask(SIG_SETMASK, &signals, NULL);
     return result;
 }
 

@@ -9,7 +9,6 @@
 
 #include <locale.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -58,8 +57,8 @@ struct vlci_thread {
     struct vlci_key_value *keys;
     size_t key_count;
     struct vlci_thread_exit *exits;
-    sigjmp_buf *way_out; /* of a context's thread: back to where it began */
-    int evicted;         /* number of the system call to be taken out of, plus 1 */
+    void **way_out; /* of a context's thread: a buffer of __builtin_setjmp, back to where it began */
+    int evicted;    /* number of the system call to be taken out of, plus 1 */
     bool has_dl_error;
     char dl_error[sizeof(((vlc_error *)0)->message)];
 };

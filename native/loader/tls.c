@@ -73,13 +73,15 @@ static size_t slot_size(const struct vlci_tls_segment *tls) {
 
 static void slot_clear(struct vlci_thread *thread, void *segment) {
     const struct vlci_tls_segment *tls = segment;
-    memset(thread->pointer + tls->offset - tls->skew, 0, slot_size(tls));
+    /* one that first came to us while its keys were destroyed may be gone without having told */
+    if (vlci_os_thread_exists(thread->tid))
+        memset(thread->pointer + tls->offset - tls->skew, 0, slot_size(tls));
 }
 
 static void slot_start(struct vlci_thread *thread, void *segment) {
     const struct vlci_tls_segment *tls = segment;
     slot_clear(thread, segment);
-    memcpy(thread->pointer + tls->offset, tls->image, tls->file_size);
+    if (vlci_os_thread_exists(thread->tid)) memcpy(thread->pointer + tls->offset, tls->image, tls->file_size);
 }
 
 static bool pool_take(struct vlci_tls_segment *tls) {

@@ -22,7 +22,8 @@ struct vlci_unwind_object {
 static void *frames_of(const struct vlci_image *image) {
     const uint8_t *header = image->eh_frame_header;
     if (!header || header[0] != 1 || header[1] != PCREL_SDATA4) return NULL;
-    return (char *)(header + 4) + *(const int32_t *)(header + 4);
+    const char *frames = (const char *)(header + 4) + *(const int32_t *)(header + 4);
+    return vlci_image_covers(image, (uintptr_t)frames, 4, PF_R) ? (void *)(uintptr_t)frames : NULL;
 }
 
 /* Frames end with a zero word, which crtend.o brings; without it, a reader would run on into other data. */

@@ -32,6 +32,10 @@ void *vlci_reallocarray(void *block, size_t count, size_t size, vlc_context *con
 void *vlci_memalign(size_t align, size_t size, vlc_context *context) {
     size_t power = 16;
     while (power < align && power < 1ul << 40) power *= 2; /* as glibc: rounded up to a power of two */
+    if (power < align) {
+        errno = ENOMEM;
+        return NULL;
+    }
     return vlci_heap_take(context, size, power, false);
 }
 

@@ -2,12 +2,9 @@
 #include "native.h"
 
 #include <stdlib.h>
-#include <time.h>
 
-#include "lease.h"
+#include "closing.h"
 #include "status.h"
-
-enum { DEFAULT_TIMEOUT_MS = 5000 };
 
 static struct vlci_context_object *cast(PyObject *self) { return (struct vlci_context_object *)self; }
 
@@ -20,6 +17,7 @@ vlc_context *vlci_context_use(struct vlci_context_object *self) {
         return NULL;
     }
     self->uses++;
+    self->used = true;
     return self->context;
 }
 
@@ -132,9 +130,12 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 }
 
 /* A context that nobody destroyed stays open until exit(): closing it here could wait for seconds, in
- * whatever code dropped the last reference. */
+ * whatever code dropped the last reference. One that nobody has used goes: an exception of a signal handler
+ * can arrive before the caller has stored it. */
 static void context_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
+    vlc_error error = VLC_ERROR_INIT;
+    if (cast(self)->context && !cast(self)->used) vlc_destroy(cast(self)->context, 0, &error);
     if (cast(self)->guest) vlci_realm_release(cast(self)->guest);
     Py_XDECREF(cast(self)->name);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -355,61 +356,11 @@ static PyObject *context_stats(PyObject *self, PyObject *unused) {
     return dict;
 }
 
-/* Waits until no method of another thread uses the context without the GIL, `timeout_ms` at most. */
-static bool wait_for_uses(struct vlci_context_object *self, int timeout_ms) {
-    const struct timespec pause = { 0, 1000000 };
-    for (int waited = 0; self->uses && waited < timeout_ms; waited++) {
-        Py_BEGIN_ALLOW_THREADS nanosleep(&pause, NULL);
-        Py_END_ALLOW_THREADS
-    }
-    return !self->uses;
-}
-
-/* What keeps a context from being destroyed, or VLC_OK. */
-static int check_guest(const struct vlci_context_object *self, vlc_error *error) {
-    struct vlci_realm *guest = self->guest;
-    if (!guest) return VLC_OK;
-    if (vlci_realm_life(guest) != VLCI_STOPPED)
-        return vlci_fail(
-            error, VLC_MISUSE, guest->name,
-            "cannot destroy the context '%s': its Python still runs. Stop the interpreter first.",
-            guest->name);
-    size_t lent = atomic_load(&guest->lent);
-    if (lent)
-        return vlci_fail(
-            error, VLC_BUSY, guest->name,
-            "cannot destroy the context '%s': %zu of its arrays are still held outside. Drop or copy "
-            "them, and close it again.",
-            guest->name, lent);
-    return VLC_OK;
-}
-
 static PyObject *context_destroy(PyObject *object, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "timeout_ms", NULL };
-    struct vlci_context_object *self = cast(object);
-    int timeout_ms = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:destroy", names, &timeout_ms)) return NULL;
-    if (!self->context) Py_RETURN_NONE;
-    vlc_error error = VLC_ERROR_INIT;
-    if (check_guest(self, &error) != VLC_OK) return vlci_raise(&error);
-    self->closed = true;
-    if (!wait_for_uses(self, timeout_ms < 0 ? DEFAULT_TIMEOUT_MS : timeout_ms)) {
-        vlci_fail(
-            &error, VLC_BUSY, vlc_name(self->context),
-            "cannot destroy the context '%s': %u calls of other threads are still inside. End them, and "
-            "close it again.",
-            vlc_name(self->context), self->uses);
-        return vlci_raise(&error);
-    }
-    vlc_context *context = self->context;
-    self->context = NULL; /* nobody may reach it while it goes */
-    int status;
-    Py_BEGIN_ALLOW_THREADS status = vlc_destroy(context, timeout_ms, &error);
-    Py_END_ALLOW_THREADS if (status != VLC_OK) {
-        self->context = context;
-        return vlci_raise(&error);
-    }
-    if (self->guest) vlci_leases_forget(self->guest);
+    static char *names[] = { "timeout_ms", "abandon", NULL };
+    int timeout_ms = -1, abandon = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ip:destroy", names, &timeout_ms, &abandon)) return NULL;
+    if (vlci_close(cast(object), timeout_ms, abandon) < 0) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -439,7 +390,10 @@ PyObject *vlci_context_type_new(PyObject *module) {
           "libraries()\n--\n\nPaths of its libraries, as loaded." },
         { "stats", context_stats, METH_NOARGS, "stats()\n--\n\nThe figures of vlc_stats." },
         { "destroy", (PyCFunction)(void (*)(void))context_destroy, METH_VARARGS | METH_KEYWORDS,
-          "destroy(timeout_ms=-1)\n--\n\nEnds the context. Again: nothing." },
+          "destroy(timeout_ms=-1, abandon=False)\n--\n\nEnds the interpreter, then the context. Again: "
+          "nothing.\n\nWaits for calls and threads, 5 s each where timeout_ms is negative; BusyError where "
+          "they do not end. While arrays of the interpreter are held outside, the rest goes by itself with "
+          "the last of them; abandon=True finalises the interpreter all the same, and its memory stays." },
         { NULL, NULL, 0, NULL },
     };
     static PyGetSetDef members[] = {

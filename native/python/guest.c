@@ -72,7 +72,7 @@ static int set_sys(const struct vlci_api *api, const char *name, const struct vl
     return result;
 }
 
-/* Runs the bootstrap as the module _vlcs_guest and keeps its `serve`. */
+/* Runs the bootstrap as the module _vlcs_guest and keeps its functions. */
 static int run_bootstrap(struct vlci_realm *realm, const char *source) {
     const struct vlci_api *api = &realm->api;
     vlci_object *module = api->PyImport_AddModule("_vlcs_guest"); /* borrowed, as is its dict */
@@ -84,7 +84,8 @@ static int run_bootstrap(struct vlci_realm *realm, const char *source) {
     if (!result) return -1;
     api->Py_DecRef(result);
     realm->serve = api->PyObject_GetAttrString(module, "serve");
-    return realm->serve ? 0 : -1;
+    realm->end = realm->serve ? api->PyObject_GetAttrString(module, "end") : NULL;
+    return realm->end ? 0 : -1;
 }
 
 /* Puts into a fresh interpreter what the bridge needs there. -1: an exception is set. */
@@ -103,12 +104,15 @@ static int furnish(const struct vlci_birth *birth) {
 }
 
 static void forget_objects(struct vlci_realm *realm) {
-    vlci_object **objects[] = { &realm->serve, &realm->keyboard_interrupt, &realm->lease_type };
+    vlci_object **objects[] = { &realm->serve, &realm->end, &realm->keyboard_interrupt, &realm->lease_type };
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
         realm->api.Py_DecRef(*objects[i]);
         *objects[i] = NULL;
     }
 }
+
+#define FLAG_NAME(attribute, datum) #datum,
+static const char *const flag_names[] = { VLCI_FLAGS(FLAG_NAME) };
 
 static int start(struct vlci_birth *birth) {
     struct vlci_realm *realm = birth->realm;
@@ -119,9 +123,14 @@ static int start(struct vlci_birth *birth) {
     if (status == VLC_OK) status = check_version(birth);
     if (status != VLC_OK) return status;
 
-    /* Py_InitializeEx does not turn UTF-8 mode on in the C locale, as the command `python` does. */
-    int *utf8_mode = vlci_api_datum(realm->context, libpython, "Py_UTF8Mode");
-    if (utf8_mode && birth->utf8_mode) *utf8_mode = 1;
+    for (int i = 0; i < VLCI_FLAG_COUNT; i++) {
+        int *flag = birth->flags[i] ? vlci_api_datum(realm->context, libpython, flag_names[i]) : NULL;
+        if (flag) *flag = birth->flags[i];
+    }
+    for (wchar_t **text = birth->warnings; *text && api->PySys_AddWarnOption; text++)
+        api->PySys_AddWarnOption(*text);
+    for (wchar_t **text = birth->implementation; *text && api->PySys_AddXOption; text++)
+        api->PySys_AddXOption(*text);
     if (api->Py_SetProgramName) api->Py_SetProgramName(birth->program); /* copied there */
     api->Py_InitializeEx(0);
     realm->interpreter = api->PyInterpreterState_Get();
@@ -150,10 +159,17 @@ void *vlci_guest_start(void *argument) {
 
 void *vlci_guest_stop(void *argument) {
     struct vlci_realm *realm = argument;
+    int token = vlci_attach(realm);
+    vlci_object *nothing = realm->api.PyObject_CallObject(realm->end, NULL);
+    if (!nothing) realm->api.PyErr_Clear(); /* it shows what it meets; this was a KeyboardInterrupt */
+    realm->api.Py_DecRef(nothing);
+    vlci_detach(realm, token);
+    vlci_realm_linger(realm);
     vlci_attach(realm);
     forget_objects(realm);
     realm->api.Py_FinalizeEx(); /* its result tells only of unflushed streams */
     vlci_realm_set_life(realm, VLCI_STOPPED);
+    if (realm->finish) realm->finish(realm);
     vlci_realm_release(realm);
     return NULL;
 }

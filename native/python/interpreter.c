@@ -1,20 +1,13 @@
 /* The type Interpreter: a private CPython in a context. */
 #include "native.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "call.h"
 #include "guest.h"
 #include "interrupt.h"
 #include "lease.h"
 #include "status.h"
-
-enum {
-    DEFAULT_TIMEOUT_MS = 5000, /* as vlc_destroy's */
-    SIGNAL_CHECK_MS = 50,      /* how long Ctrl-C may go unseen while stop() waits */
-};
 
 struct interpreter_object {
     PyObject_HEAD struct vlci_realm *realm;
@@ -48,13 +41,39 @@ static int text_array(PyObject *sequence, struct vlci_text **texts, Py_ssize_t *
     return 0;
 }
 
-static bool host_is_in_utf8_mode(void) {
-    PyObject *flags = PySys_GetObject("flags"); /* borrowed */
-    PyObject *mode = flags ? PyObject_GetAttrString(flags, "utf8_mode") : NULL;
-    bool result = mode && PyObject_IsTrue(mode) == 1;
-    Py_XDECREF(mode);
-    PyErr_Clear();
-    return result;
+static void free_wide(wchar_t **texts) {
+    for (wchar_t **text = texts; text && *text; text++) PyMem_Free(*text);
+    PyMem_Free(texts);
+}
+
+/* The texts of a list of str, to be given to free_wide; ends with NULL. NULL: an exception is set. */
+static wchar_t **wide_array(PyObject *sequence) {
+    Py_ssize_t size = PySequence_Size(sequence);
+    wchar_t **texts = size < 0 ? NULL : PyMem_Calloc((size_t)size + 1, sizeof *texts);
+    if (size >= 0 && !texts) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; texts && i < size; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        texts[i] = item ? PyUnicode_AsWideCharString(item, NULL) : NULL;
+        Py_XDECREF(item);
+        if (!texts[i]) {
+            free_wide(texts);
+            return NULL;
+        }
+    }
+    return texts;
+}
+
+/* The host's sys.flags. */
+static void read_flags(int *flags) {
+#define MEMBER(member, datum) #member,
+    static const char *const members[] = { VLCI_FLAGS(MEMBER) };
+    PyObject *all = PySys_GetObject("flags"); /* borrowed */
+    for (int i = 0; all && i < VLCI_FLAG_COUNT; i++) {
+        PyObject *flag = PyObject_GetAttrString(all, members[i]);
+        flags[i] = flag ? (int)PyLong_AsLong(flag) : 0;
+        Py_XDECREF(flag);
+        PyErr_Clear();
+    }
 }
 
 /* Has the home thread run `start`; the birth's status and error tell how that went. */
@@ -73,13 +92,15 @@ static int run_at_home(vlc_context *context, struct vlci_birth *birth) {
 
 /* Starts the interpreter of `birth`, whose realm is given one already. False: an exception is set. */
 static bool start(struct vlci_context_object *owner, struct vlci_birth *birth) {
-    vlc_context *context = vlci_context_use(owner);
-    if (!context) return false;
+    vlc_context *context = birth->realm->context;
+    owner->uses++;
     int status;
     Py_BEGIN_ALLOW_THREADS status = run_at_home(context, birth);
     Py_END_ALLOW_THREADS vlci_context_unuse(owner);
-    if (status != VLC_OK) vlci_raise(birth->error);
-    return status == VLC_OK;
+    if (status == VLC_OK) return true;
+    vlci_realm_set_life(birth->realm, VLCI_STOPPED); /* also where no thread could be made to start it */
+    vlci_raise(birth->error);
+    return false;
 }
 
 /* The one realm of a context. */
@@ -107,15 +128,16 @@ static struct vlci_realm *claim(struct vlci_context_object *owner, PyObject *wri
 }
 
 static PyObject *interpreter_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "context",   "libpython", "program", "sys_path", "argv",
-                             "bootstrap", "settings",  "write",   NULL };
+    static char *names[] = { "context",  "libpython", "program",      "sys_path",  "argv", "bootstrap",
+                             "settings", "write",     "warn_options", "x_options", NULL };
     const struct vlci_module *module = PyType_GetModuleState(type);
-    PyObject *owner, *libpython = NULL, *program, *path, *argv, *write;
+    PyObject *owner, *libpython = NULL, *program, *path, *argv, *write, *warnings, *implementation;
     const char *bootstrap, *settings;
     Py_ssize_t settings_size;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!$O&UOOsy#O:Interpreter", names, module->context_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!$O&UOOsy#OOO:Interpreter", names, module->context_type,
                                      &owner, PyUnicode_FSConverter, &libpython, &program, &path, &argv,
-                                     &bootstrap, &settings, &settings_size, &write))
+                                     &bootstrap, &settings, &settings_size, &write, &warnings,
+                                     &implementation))
         return NULL;
 
     vlc_error error = VLC_ERROR_INIT;
@@ -123,15 +145,18 @@ static PyObject *interpreter_new(PyTypeObject *type, PyObject *args, PyObject *k
     PyObject *kept_path = NULL, *kept_argv = NULL;
     struct vlci_birth birth = {
         .libpython = PyBytes_AsString(libpython),
-        .utf8_mode = host_is_in_utf8_mode(),
         .bootstrap = bootstrap,
         .settings = { settings, settings_size },
         .error = &error,
     };
     wchar_t *wide = PyUnicode_AsWideCharString(program, NULL);
     birth.program = wide;
+    birth.warnings = wide ? wide_array(warnings) : NULL;
+    birth.implementation = birth.warnings ? wide_array(implementation) : NULL;
+    read_flags(birth.flags);
     struct interpreter_object *self = NULL;
-    if (wide && (path == Py_None || text_array(path, &path_texts, &birth.path_count, &kept_path) == 0) &&
+    if (birth.implementation &&
+        (path == Py_None || text_array(path, &path_texts, &birth.path_count, &kept_path) == 0) &&
         text_array(argv, &argv_texts, &birth.argv_count, &kept_argv) == 0) {
         allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
         self = cast(allocate(type, 0));
@@ -149,6 +174,8 @@ static PyObject *interpreter_new(PyTypeObject *type, PyObject *args, PyObject *k
     }
     PyMem_Free(path_texts);
     PyMem_Free(argv_texts);
+    free_wide(birth.warnings);
+    free_wide(birth.implementation);
     PyMem_Free(wide);
     Py_XDECREF(kept_path);
     Py_XDECREF(kept_argv);
@@ -187,116 +214,6 @@ static PyObject *interpreter_interrupt(PyObject *self, PyObject *unused) {
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
-static struct timespec after(int milliseconds) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    time.tv_nsec += milliseconds % 1000 * 1000000L;
-    time.tv_sec += milliseconds / 1000 + time.tv_nsec / 1000000000L;
-    time.tv_nsec %= 1000000000L;
-    return time;
-}
-
-static bool is_past(const struct timespec *time) {
-    struct timespec now = after(0);
-    return now.tv_sec > time->tv_sec || (now.tv_sec == time->tv_sec && now.tv_nsec >= time->tv_nsec);
-}
-
-static bool is_empty(const struct vlci_realm *realm) { return !realm->inside || realm->life > VLCI_STOPPING; }
-
-static bool is_stopped(const struct vlci_realm *realm) { return realm->life == VLCI_STOPPED; }
-
-/* Waits for `reached`, with the realm's lock held there. 1: reached, 0: too late, -1: an exception of a
- * signal handler is set. */
-static int wait_until(struct vlci_realm *realm, bool (*reached)(const struct vlci_realm *),
-                      const struct timespec *deadline) {
-    for (;;) {
-        bool done;
-        Py_BEGIN_ALLOW_THREADS struct timespec slice = after(SIGNAL_CHECK_MS);
-        int waited = 0;
-        pthread_mutex_lock(&realm->lock);
-        while (!(done = reached(realm)) && waited != ETIMEDOUT)
-            waited = pthread_cond_timedwait(&realm->changed, &realm->lock, &slice);
-        pthread_mutex_unlock(&realm->lock);
-        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return -1;
-        if (done) return 1;
-        if (is_past(deadline)) return 0;
-    }
-}
-
-/* Moves from one life to another; false where it is not in the first. */
-static bool move(struct vlci_realm *realm, enum vlci_life from, enum vlci_life to) {
-    pthread_mutex_lock(&realm->lock);
-    bool moved = realm->life == from;
-    if (moved) realm->life = to;
-    pthread_mutex_unlock(&realm->lock);
-    return moved;
-}
-
-/* From RUNNING to FINALISING, with nobody inside and nothing lent. Otherwise it runs on, and an
- * exception is set. */
-static bool shut(struct vlci_realm *realm, bool abandon, const struct timespec *deadline) {
-    vlc_error error = VLC_ERROR_INIT;
-    move(realm, VLCI_RUNNING, VLCI_STOPPING);
-    int emptied = wait_until(realm, is_empty, deadline);
-    size_t lent = atomic_load(&realm->lent);
-    if (emptied == 1 && (abandon || !lent)) {
-        if (!move(realm, VLCI_STOPPING, VLCI_FINALISING)) return true; /* another thread's stop() did */
-        vlci_realm_retain(realm);                                      /* vlci_guest_stop's */
-        int status = VLC_OK;
-        Py_BEGIN_ALLOW_THREADS if (pthread_equal(realm->home, pthread_self())) vlci_guest_stop(realm);
-        else status = vlc_submit_on(realm->context, 0, vlci_guest_stop, realm, NULL, &error);
-        Py_END_ALLOW_THREADS if (status == VLC_OK) return true;
-        vlci_realm_release(realm);
-        vlci_realm_set_life(realm, VLCI_RUNNING);
-        vlci_raise(&error);
-        return false;
-    }
-    move(realm, VLCI_STOPPING, VLCI_RUNNING);
-    if (emptied == 0)
-        vlci_fail(
-            &error, VLC_BUSY, realm->name,
-            "cannot stop the Python of the context '%s': %u calls are still inside. End or interrupt them, "
-            "and close it again.",
-            realm->name, realm->inside);
-    else if (emptied == 1)
-        vlci_fail(
-            &error, VLC_BUSY, realm->name,
-            "cannot stop the Python of the context '%s': %zu of its arrays are still held outside. Drop or "
-            "copy them, and close it again.",
-            realm->name, lent);
-    if (emptied >= 0) vlci_raise(&error);
-    return false;
-}
-
-static PyObject *interpreter_stop(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "timeout_ms", "abandon", NULL };
-    struct vlci_realm *realm = cast(self)->realm;
-    int timeout_ms = -1, abandon = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ip:stop", names, &timeout_ms, &abandon)) return NULL;
-    vlc_error error = VLC_ERROR_INIT;
-    struct timespec deadline = after(timeout_ms < 0 ? DEFAULT_TIMEOUT_MS : timeout_ms);
-    if (vlci_call_is_inside(realm)) {
-        vlci_fail(
-            &error, VLC_MISUSE, realm->name,
-            "cannot stop the Python of the context '%s' from inside of it. Stop it after the call returns.",
-            realm->name);
-        return vlci_raise(&error);
-    }
-    if (vlci_realm_life(realm) != VLCI_STOPPED && !shut(realm, abandon, &deadline)) return NULL;
-    int stopped = wait_until(realm, is_stopped, &deadline);
-    if (stopped < 0) return NULL;
-    if (!stopped) {
-        vlci_fail(
-            &error, VLC_BUSY, realm->name,
-            "the Python of the context '%s' is not finalised yet: its atexit functions or threads have not "
-            "ended. End them, and close it again.",
-            realm->name);
-        return vlci_raise(&error);
-    }
-    Py_CLEAR(realm->write);
-    Py_RETURN_NONE;
-}
-
 static PyObject *interpreter_get_version(PyObject *self, void *unused) {
     (void)unused;
     return Py_NewRef(cast(self)->version);
@@ -319,14 +236,6 @@ PyObject *vlci_interpreter_type_new(PyObject *module) {
           "interrupt()\n--\n\nRaises KeyboardInterrupt in the call that the guest's home thread is in, at "
           "its next "
           "bytecode. Without such a call: nothing." },
-        { "stop", (PyCFunction)(void (*)(void))interpreter_stop, METH_VARARGS | METH_KEYWORDS,
-          "stop(timeout_ms=-1, abandon=False)\n--\n\nFinalises the interpreter on its home thread. Again: "
-          "nothing.\n\n"
-          "Waits for calls that are inside, 5 s where timeout_ms is negative. BusyError, and the interpreter "
-          "runs on: "
-          "calls did not end, or arrays of it are held outside. abandon=True finalises it although they are; "
-          "their "
-          "memory stays until the context is destroyed, which is refused while they are held." },
         { NULL, NULL, 0, NULL },
     };
     static PyGetSetDef members[] = {

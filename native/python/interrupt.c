@@ -9,17 +9,31 @@ static struct vlci_interruptible *innermost;             /* the watched call tha
 static pthread_t main_thread;                            /* the host's, where its signal handlers run */
 static bool main_known;                                  /* false again in a forked child */
 
-static struct sigaction host_action; /* Python's own handler, which ours calls */
+static struct sigaction host_action;  /* what was installed before ours, which ours calls */
+static struct sigaction first_action; /* the same, as it was the first time: Python's own */
 static sem_t signalled;
 static atomic_bool arrived; /* SIGINT, since the latest vlci_interrupt_prepare of the main thread */
 static bool watching;       /* the watching thread lives; false again in a forked child */
 
+/* Handlers that this thread is in the middle of. Initial-exec: the lazy kind may allocate at its first use. */
+static _Thread_local volatile sig_atomic_t depth __attribute__((tls_model("initial-exec")));
+
+static void act(const struct sigaction *action, int number, siginfo_t *info, void *machine) {
+    if (action->sa_flags & SA_SIGINFO)
+        action->sa_sigaction(number, info, machine);
+    else
+        action->sa_handler(number);
+}
+
 static void on_sigint(int number, siginfo_t *info, void *machine) {
     int saved = errno;
-    if (host_action.sa_flags & SA_SIGINFO)
-        host_action.sa_sigaction(number, info, machine);
-    else
-        host_action.sa_handler(number);
+    /* A handler that was installed over ours, and that ours was then installed over again, calls ours as the
+     * one before it (faulthandler's `chain`): from there on it is as if ours were the first. */
+    if (depth < 2) {
+        depth++;
+        act(depth == 1 ? &host_action : &first_action, number, info, machine);
+        depth--;
+    }
     atomic_store(&arrived, true);
     sem_post(&signalled);
     errno = saved;
@@ -127,6 +141,7 @@ static int install(void) {
         return 0;
     int raises = host_raises();
     if (raises <= 0 || !start_watching()) return raises < 0 ? -1 : 0;
+    if (!first_action.sa_handler) first_action = current;
     host_action = current;
     struct sigaction ours = current;
     ours.sa_flags |= SA_SIGINFO;

@@ -95,7 +95,7 @@ void vlci_span_drop(struct vlci_span *span) {
     vlci_realm_retain(owner);
     source->next = atomic_load(&owner->released);
     while (!atomic_compare_exchange_weak(&owner->released, &source->next, source));
-    atomic_fetch_sub(&owner->lent, 1);
+    vlci_realm_returned(owner);
     if (prompt && !atomic_exchange(&owner->settling, true) && !ask_to_settle(owner))
         atomic_store(&owner->settling, false); /* the next call settles */
     vlci_realm_release(owner);

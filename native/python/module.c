@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "closing.h"
 #include "lease.h"
 #include "status.h"
 
@@ -36,6 +37,7 @@ static PyObject *module_close_host(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     struct vlci_realm *host = vlci_host();
     PyThreadState *state = PyEval_SaveThread();
+    vlci_close_lingering(EXIT_WAIT_MS);
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_nsec += EXIT_WAIT_MS * 1000000L;
@@ -92,8 +94,12 @@ static int module_exec(PyObject *module) {
     }
     state->context_type = vlci_context_type_new(module);
     state->interpreter_type = state->context_type ? vlci_interpreter_type_new(module) : NULL;
-    if (!state->interpreter_type || PyModule_AddObjectRef(module, "Context", state->context_type) < 0 ||
+    state->door_type = state->interpreter_type ? vlci_door_type_new(module) : NULL;
+    state->visit_type = state->door_type ? vlci_visit_type_new(module) : NULL;
+    if (!state->visit_type || PyModule_AddObjectRef(module, "Context", state->context_type) < 0 ||
         PyModule_AddObjectRef(module, "Interpreter", state->interpreter_type) < 0 ||
+        PyModule_AddObjectRef(module, "Door", state->door_type) < 0 ||
+        PyModule_AddObjectRef(module, "Visit", state->visit_type) < 0 ||
         PyModule_AddObjectRef(module, "Lease", (PyObject *)host->lease_type) < 0 ||
         PyModule_AddIntConstant(module, "ABI_VERSION", VLC_ABI_VERSION) < 0)
         return -1;
@@ -104,6 +110,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     struct vlci_module *state = vlci_module_state(module);
     Py_VISIT(state->context_type);
     Py_VISIT(state->interpreter_type);
+    Py_VISIT(state->door_type);
+    Py_VISIT(state->visit_type);
     return 0;
 }
 
@@ -111,6 +119,8 @@ static int module_clear(PyObject *module) {
     struct vlci_module *state = vlci_module_state(module);
     Py_CLEAR(state->context_type);
     Py_CLEAR(state->interpreter_type);
+    Py_CLEAR(state->door_type);
+    Py_CLEAR(state->visit_type);
     return 0;
 }
 

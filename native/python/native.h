@@ -8,6 +8,8 @@
 struct vlci_module {
     PyObject *context_type;
     PyObject *interpreter_type;
+    PyObject *door_type;
+    PyObject *visit_type;
 };
 
 struct vlci_context_object {
@@ -15,12 +17,15 @@ struct vlci_context_object {
     PyObject *name;
     struct vlci_realm *guest; /* its interpreter, running or stopped; or NULL */
     unsigned uses;            /* methods that use `context` without the GIL; guarded by it */
+    bool used;                /* by a method */
     bool closed;              /* vlc_destroy was called: no method but destroy enters any more */
 };
 
 struct vlci_module *vlci_module_state(PyObject *module);
 PyObject *vlci_context_type_new(PyObject *module);
 PyObject *vlci_interpreter_type_new(PyObject *module);
+PyObject *vlci_door_type_new(PyObject *module);
+PyObject *vlci_visit_type_new(PyObject *module);
 
 /* The context, kept from being destroyed until vlci_context_unuse; NULL with StateError when it is closed. */
 vlc_context *vlci_context_use(struct vlci_context_object *self);

@@ -85,7 +85,10 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(vlci_object *, PyUnicode_DecodeUTF8, (const char *, Py_ssize_t, const char *))
 
 /* Left out of the headers of some version, or about to be; NULL where a guest has none. */
-#define VLCI_API_OPTIONAL(X) X(void, Py_SetProgramName, (const wchar_t *))
+#define VLCI_API_OPTIONAL(X)                                                                                 \
+    X(void, Py_SetProgramName, (const wchar_t *))                                                            \
+    X(void, PySys_AddWarnOption, (const wchar_t *))                                                          \
+    X(void, PySys_AddXOption, (const wchar_t *))
 
 struct vlci_api {
 #define VLCI_API_MEMBER(result, name, arguments) result(*name) arguments;

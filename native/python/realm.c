@@ -158,6 +158,40 @@ void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life) {
     if (life == VLCI_STOPPED) free_visits(take_departed(realm)); /* their states went with the interpreter */
 }
 
+void vlci_realm_abandon(struct vlci_realm *realm) {
+    pthread_mutex_lock(&realm->lock);
+    realm->abandoned = true;
+    pthread_cond_broadcast(&realm->changed);
+    pthread_mutex_unlock(&realm->lock);
+}
+
+void vlci_realm_detach(struct vlci_realm *realm, void (*finish)(struct vlci_realm *realm)) {
+    pthread_mutex_lock(&realm->lock);
+    realm->finish = finish;
+    pthread_cond_broadcast(&realm->changed);
+    pthread_mutex_unlock(&realm->lock);
+}
+
+void vlci_realm_linger(struct vlci_realm *realm) {
+    pthread_mutex_lock(&realm->lock);
+    atomic_store(&realm->awaited, true);
+    if (atomic_load(&realm->lent) && !realm->abandoned) {
+        realm->life = VLCI_LINGERING;
+        pthread_cond_broadcast(&realm->changed);
+        while (!realm->abandoned && (atomic_load(&realm->lent) || !realm->finish))
+            pthread_cond_wait(&realm->changed, &realm->lock);
+    }
+    realm->life = VLCI_FINALISING;
+    pthread_mutex_unlock(&realm->lock);
+}
+
+void vlci_realm_returned(struct vlci_realm *realm) {
+    if (atomic_fetch_sub(&realm->lent, 1) != 1 || !atomic_load(&realm->awaited)) return;
+    pthread_mutex_lock(&realm->lock);
+    pthread_cond_broadcast(&realm->changed);
+    pthread_mutex_unlock(&realm->lock);
+}
+
 struct vlci_realm *vlci_realm_new(vlc_context *context) {
     struct vlci_realm *realm = calloc(1, sizeof *realm);
     if (!realm) return NULL;
@@ -190,8 +224,14 @@ void vlci_realm_release(struct vlci_realm *realm) {
 
 static struct vlci_realm *host; /* for as long as the process lives; written under the host's GIL */
 
-/* In a forked child: another thread of the parent may have held it. */
-static void renew_lock(void) { pthread_mutex_init(&host->lock, NULL); }
+/* In a forked child: the parent's other threads are not here, nor what they had begun. */
+static void forget_parent(void) {
+    pthread_mutex_init(&host->lock, NULL);
+    host->process = getpid();
+    host->inside = 0;
+    atomic_store(&host->settling, false);
+    atomic_store(&host->departed, NULL); /* Python's own handler has deleted their states */
+}
 
 struct vlci_realm *vlci_host(void) {
     if (!host) {
@@ -201,7 +241,7 @@ struct vlci_realm *vlci_host(void) {
         realm->interpreter = PyInterpreterState_Get();
         realm->life = VLCI_RUNNING;
         host = realm;
-        pthread_atfork(NULL, NULL, renew_lock);
+        pthread_atfork(NULL, NULL, forget_parent);
     }
     return host;
 }

@@ -23,7 +23,9 @@ enum vlci_life {
     VLCI_STARTING,
     VLCI_RUNNING,
     VLCI_STOPPING,   /* lets nobody in, and may go back to RUNNING */
-    VLCI_FINALISING, /* Py_FinalizeEx is on its way: no return */
+    VLCI_ENDING,     /* its threads and atexit functions end: no return */
+    VLCI_LINGERING,  /* they have, and its arrays are held outside */
+    VLCI_FINALISING, /* Py_FinalizeEx is on its way */
     VLCI_STOPPED,
 };
 
@@ -34,25 +36,30 @@ struct vlci_realm {
     char *name;           /* of the context */
     atomic_uint references;
 
-    pthread_mutex_t lock; /* guards life, inside and leases */
+    pthread_mutex_t lock; /* guards the members up to finish */
     pthread_cond_t changed;
     enum vlci_life life;
     unsigned inside;           /* threads that are, or are about to be, in this interpreter */
     struct vlci_lease *leases; /* that objects of this realm hold on others' memory; the newest first */
+    bool abandoned;            /* it is to be finalised also while its arrays are held */
+    /* Once set, the guest goes by itself with its last array; called on its home thread then. */
+    void (*finish)(struct vlci_realm *realm);
 
     _Atomic(struct vlci_source *) released; /* nobody holds these any more: to be freed under this GIL */
     _Atomic(struct vlci_visit *) departed;  /* thread states whose threads have ended; written under lock */
     atomic_size_t lent;                     /* sources of this realm that someone still holds */
     atomic_bool settling;                   /* a job that frees them is on its way */
+    atomic_bool awaited;                    /* the home thread waits until nothing is lent */
     pid_t process;                          /* after a fork only the forking thread's states exist */
 
     vlci_object *lease_type;
     /* Guests only. */
-    vlci_object *serve;                   /* _vlcs_guest.serve */
+    vlci_object *serve, *end;             /* of _vlcs_guest */
     vlci_object *keyboard_interrupt;      /* builtins.KeyboardInterrupt */
     pthread_t home;                       /* the thread that initialised it */
     struct vlci_interruptible *home_call; /* the call that it is in; guarded by the guest's GIL */
     PyObject *write;                      /* the host's function behind sys.stdout and sys.stderr */
+    struct vlci_realm *next_lingering;    /* closing.c's */
 };
 
 /* The host's realm, made on first use; NULL without memory. Needs the host's GIL the first time. */
@@ -72,6 +79,18 @@ enum vlci_life vlci_realm_life(struct vlci_realm *realm);
 
 /* Moves to another life and wakes who waits for it. */
 void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life);
+
+/* Has a guest that lingers, or will, be finalised although its arrays are held. */
+void vlci_realm_abandon(struct vlci_realm *realm);
+
+/* Has a lingering guest go by itself with its last array, and `finish` be called after. */
+void vlci_realm_detach(struct vlci_realm *realm, void (*finish)(struct vlci_realm *realm));
+
+/* On the home thread, with no GIL: from ENDING to FINALISING, lingering while arrays are held. */
+void vlci_realm_linger(struct vlci_realm *realm);
+
+/* After something of the realm was given back: whether that was the last thing lent. */
+void vlci_realm_returned(struct vlci_realm *realm);
 
 /* Takes the realm's GIL with this thread's own thread state, made on the first visit and kept until
  * the thread ends, so that the guest's threading.local lasts between calls. Then frees what others

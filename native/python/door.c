@@ -1,0 +1,376 @@
+/* The types Door and Visit: who is inside of a context.
+ *
+ * Counting is done in C, under the host's GIL and without a lock: between a call here and the block that it
+ * guards no signal handler and no asynchronous exception can come, and a handler or destructor that comes
+ * into the same context in the middle of a call finds nothing held. */
+#include "native.h"
+
+#include <structmember.h>
+#include <time.h>
+
+enum { SIGNAL_CHECK_MS = 50 }; /* how long Ctrl-C may go unseen in wait() */
+
+struct door_object {
+    PyObject_HEAD struct visit_object *visits; /* that are inside, the latest first; not counted */
+    char open;
+    bool dead; /* of a forked process's parent */
+};
+
+struct visit_object {
+    PyObject_HEAD struct door_object *door;
+    PyObject *what;
+    PyObject *context; /* entered too; or NULL */
+    char accepted;     /* let in whether the door is open or not */
+    bool inside;
+    bool kept; /* the door has a reference, until it is left */
+    unsigned long long thread;
+    struct visit_object *next, *previous;
+};
+
+/* A context that a thread could not leave in its turn; it does after its next visit. */
+struct debt {
+    PyObject *context;
+    unsigned long long thread;
+    struct debt *next;
+};
+
+static struct debt *debts; /* the latest first, guarded by the GIL */
+
+/* Waiters of all doors; few, and seldom. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+/* Unlike a thread's ident, never used again. */
+static unsigned long long this_thread(void) {
+    static atomic_ullong last;
+    static _Thread_local unsigned long long number;
+    if (!number) number = atomic_fetch_add(&last, 1) + 1;
+    return number;
+}
+
+static bool is_inside(const struct door_object *door) {
+    for (const struct visit_object *visit = door->visits; visit; visit = visit->next) {
+        if (visit->thread == this_thread()) return true;
+    }
+    return false;
+}
+
+static void wake(void) {
+    pthread_mutex_lock(&lock);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void count_in(struct visit_object *visit) {
+    struct door_object *door = visit->door;
+    visit->inside = true;
+    visit->thread = this_thread();
+    visit->previous = NULL;
+    visit->next = door->visits;
+    if (visit->next) visit->next->previous = visit;
+    door->visits = visit;
+}
+
+static void count_out(struct visit_object *visit) {
+    struct door_object *door = visit->door;
+    visit->inside = false;
+    if (visit->previous)
+        visit->previous->next = visit->next;
+    else
+        door->visits = visit->next;
+    if (visit->next) visit->next->previous = visit->previous;
+    visit->next = visit->previous = NULL;
+    if (!door->open && !door->dead) wake(); /* before, nobody waits */
+}
+
+/* Leaves what this thread could not leave before. Any exception that is set stays. */
+static void pay_debts(void) {
+    if (!debts) return;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    for (struct debt **link = &debts, *debt; (debt = *link);) {
+        PyObject *left =
+            debt->thread == this_thread() ? PyObject_CallMethod(debt->context, "leave", NULL) : NULL;
+        PyErr_Clear();
+        if (!left) {
+            link = &debt->next;
+            continue;
+        }
+        /* Found again: another thread may have changed the list meanwhile. */
+        for (link = &debts; *link != debt;) link = &(*link)->next;
+        *link = debt->next;
+        Py_DECREF(left);
+        Py_DECREF(debt->context);
+        PyMem_Free(debt);
+        link = &debts;
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+static void owe(struct visit_object *visit) {
+    struct debt *debt = PyMem_Malloc(sizeof *debt);
+    if (!debt) return;
+    *debt = (struct debt){ Py_NewRef(visit->context), visit->thread, debts };
+    debts = debt;
+}
+
+/* ---- Visit --------------------------------------------------------------------------------------------- */
+
+static struct visit_object *cast_visit(PyObject *self) { return (struct visit_object *)self; }
+
+static PyObject *visit_enter(PyObject *self, PyObject *unused) {
+    (void)unused;
+    struct visit_object *visit = cast_visit(self);
+    struct door_object *door = visit->door;
+    if (visit->inside) {
+        PyErr_SetString(PyExc_RuntimeError, "a visit enters once");
+        return NULL;
+    }
+    if (door->dead || (!door->open && !visit->accepted && !is_inside(door))) {
+        PyObject *error = PyObject_CallMethod((PyObject *)door, "refusal", "O", visit->what);
+        if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+        Py_XDECREF(error);
+        return NULL;
+    }
+    pay_debts();
+    count_in(visit);
+    if (visit->context) {
+        PyObject *entered = PyObject_CallMethod(visit->context, "enter", NULL);
+        if (!entered) {
+            count_out(visit);
+            return NULL;
+        }
+        Py_DECREF(entered);
+    }
+    return Py_NewRef(self);
+}
+
+static PyObject *visit_stay(PyObject *self, PyObject *unused) {
+    PyObject *same = visit_enter(self, unused);
+    if (!same) return NULL;
+    cast_visit(self)->kept = true;
+    Py_DECREF(same);
+    Py_INCREF(self); /* the door's */
+    Py_RETURN_NONE;
+}
+
+static PyObject *visit_exit(PyObject *self, PyObject *unused) {
+    (void)unused;
+    struct visit_object *visit = cast_visit(self);
+    if (!visit->inside) Py_RETURN_NONE;
+    PyObject *left = visit->context ? NULL : Py_NewRef(Py_None);
+    if (visit->context) {
+        if (visit->thread == this_thread()) left = PyObject_CallMethod(visit->context, "leave", NULL);
+        if (!left) {
+            PyErr_Clear();
+            PyObject *error = PyObject_CallMethod((PyObject *)visit->door, "misplaced", NULL);
+            if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+            Py_XDECREF(error);
+        }
+    }
+    if (!visit->inside) return left; /* leaving released the GIL */
+    if (!left) owe(visit);
+    count_out(visit);
+    pay_debts();
+    if (visit->kept) Py_DECREF(self);
+    return left;
+}
+
+static void visit_dealloc(PyObject *self) {
+    struct visit_object *visit = cast_visit(self);
+    PyTypeObject *type = Py_TYPE(self);
+    if (visit->inside) {
+        if (visit->context) owe(visit);
+        count_out(visit);
+    }
+    Py_XDECREF(visit->context);
+    Py_XDECREF(visit->what);
+    Py_XDECREF((PyObject *)visit->door);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+PyObject *vlci_visit_type_new(PyObject *module) {
+    static PyMethodDef methods[] = {
+        { "__enter__", visit_enter, METH_NOARGS, "__enter__()\n--\n\nCounts this thread in, or raises." },
+        { "stay", visit_stay, METH_NOARGS, "stay()\n--\n\n__enter__() until Door.leave()." },
+        { "__exit__", visit_exit, METH_VARARGS, "__exit__(*unused)\n--\n\nCounts it out; again: nothing." },
+        { NULL, NULL, 0, NULL },
+    };
+    static PyType_Slot slots[] = {
+        { Py_tp_doc, "One stay inside of a context, for one `with`. Made by Door.visit." },
+        { Py_tp_dealloc, visit_dealloc },
+        { Py_tp_methods, methods },
+        { 0, NULL },
+    };
+    static PyType_Spec spec = {
+        .name = "vlcs._core._native.Visit",
+        .basicsize = sizeof(struct visit_object),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    return PyType_FromModuleAndSpec(module, &spec, NULL);
+}
+
+/* ---- Door ---------------------------------------------------------------------------------------------- */
+
+static struct door_object *cast(PyObject *self) { return (struct door_object *)self; }
+
+static PyObject *door_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    (void)args, (void)kwargs; /* a subclass's __init__ has them */
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *self = allocate(type, 0);
+    if (self) cast(self)->open = 1;
+    return self;
+}
+
+static void door_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *door_visit(PyObject *self, PyTypeObject *class, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+    if (count < 1 || count > 3 || names) {
+        PyErr_SetString(PyExc_TypeError, "visit(what, context=None, accepted=False)");
+        return NULL;
+    }
+    const struct vlci_module *module = PyType_GetModuleState(class);
+    PyTypeObject *type = (PyTypeObject *)module->visit_type;
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    struct visit_object *visit = cast_visit(allocate(type, 0));
+    if (!visit) return NULL;
+    visit->door = cast(Py_NewRef(self));
+    visit->what = Py_NewRef(args[0]);
+    visit->context = count > 1 && args[1] != Py_None ? Py_NewRef(args[1]) : NULL;
+    visit->accepted = count > 2 && args[2] == Py_True;
+    return (PyObject *)visit;
+}
+
+static PyObject *door_is_inside(PyObject *self, PyObject *unused) {
+    (void)unused;
+    pay_debts();
+    return PyBool_FromLong(is_inside(cast(self)));
+}
+
+static PyObject *door_inside(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    for (struct visit_object *visit = cast(self)->visits; list && visit; visit = visit->next) {
+        bool latest = true;
+        for (const struct visit_object *later = visit->previous; later; later = later->previous)
+            latest = latest && later->thread != visit->thread;
+        if (latest && PyList_Append(list, visit->what) < 0) Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *door_wait(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_nsec += SIGNAL_CHECK_MS * 1000000L;
+    end.tv_sec += end.tv_nsec / 1000000000L;
+    end.tv_nsec %= 1000000000L;
+    /* Taken before the GIL is given up: nobody leaves unnoticed in between. */
+    pthread_mutex_lock(&lock);
+    Py_BEGIN_ALLOW_THREADS pthread_cond_timedwait(&changed, &lock, &end);
+    pthread_mutex_unlock(&lock);
+    Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *door_wake(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    wake();
+    Py_RETURN_NONE;
+}
+
+static PyObject *door_forget(PyObject *self, PyObject *unused) {
+    (void)unused;
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&changed, NULL);
+    cast(self)->dead = true;
+    for (struct visit_object *visit = cast(self)->visits, *next; visit; visit = next) {
+        next = visit->next;
+        if (visit->thread == this_thread()) continue;
+        count_out(visit);
+        if (visit->kept) Py_DECREF((PyObject *)visit);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *door_leave(PyObject *self, PyObject *unused) {
+    (void)unused;
+    struct visit_object *chosen = NULL;
+    for (struct visit_object *visit = cast(self)->visits; visit; visit = visit->next) {
+        bool mine = visit->thread == this_thread();
+        if (visit->kept && (!chosen || mine)) chosen = visit;
+        if (visit->kept && mine) break;
+    }
+    if (!chosen) Py_RETURN_NONE;
+    Py_INCREF((PyObject *)chosen);
+    PyObject *left = visit_exit((PyObject *)chosen, NULL);
+    Py_DECREF((PyObject *)chosen);
+    return left;
+}
+
+static PyObject *door_expel(PyObject *self, PyObject *unused) {
+    (void)unused;
+    for (struct visit_object *visit = cast(self)->visits; visit;) {
+        if (visit->thread != this_thread()) {
+            visit = visit->next;
+            continue;
+        }
+        Py_INCREF((PyObject *)visit);
+        PyObject *left = visit_exit((PyObject *)visit, NULL);
+        Py_DECREF((PyObject *)visit);
+        if (!left) return NULL;
+        Py_DECREF(left);
+        visit = cast(self)->visits;
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *vlci_door_type_new(PyObject *module) {
+    static PyMethodDef methods[] = {
+        { "visit", (PyCFunction)(void (*)(void))door_visit, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+          "visit(what, context=None, accepted=False, /)\n--\n\nA stay, for `with`; enters `context` too." },
+        { "is_inside", door_is_inside, METH_NOARGS,
+          "is_inside()\n--\n\nWhether the calling thread is inside." },
+        { "inside", door_inside, METH_NOARGS, "inside()\n--\n\nWhat each thread that is inside does there." },
+        { "wait", door_wait, METH_NOARGS,
+          "wait()\n--\n\nWaits until somebody leaves a door that is not open, a moment at most." },
+        { "wake", door_wake, METH_NOARGS, "wake()\n--\n\nEnds wait()." },
+        { "leave", door_leave, METH_NOARGS,
+          "leave()\n--\n\nEnds the latest Visit.stay() of this thread, or of another that this one goes on "
+          "for." },
+        { "forget", door_forget, METH_NOARGS,
+          "forget()\n--\n\nIn a forked child: forgets other threads and lets nobody in any more." },
+        { "expel", door_expel, METH_NOARGS, "expel()\n--\n\nEnds all visits of the calling thread." },
+        { NULL, NULL, 0, NULL },
+    };
+    static PyMemberDef members[] = {
+        { "open", T_BOOL, offsetof(struct door_object, open), 0, "Whether newcomers are let in." },
+        { NULL, 0, 0, 0, NULL },
+    };
+    static PyType_Slot slots[] = {
+        { Py_tp_doc, "Counts who is inside. A subclass has refusal(what) and misplaced(), which make the "
+                     "exceptions." },
+        { Py_tp_new, door_new },
+        { Py_tp_dealloc, door_dealloc },
+        { Py_tp_methods, methods },
+        { Py_tp_members, members },
+        { 0, NULL },
+    };
+    static PyType_Spec spec = {
+        .name = "vlcs._core._native.Door",
+        .basicsize = sizeof(struct door_object),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+        .slots = slots,
+    };
+    return PyType_FromModuleAndSpec(module, &spec, NULL);
+}

@@ -28,6 +28,11 @@ struct work {
 
 static void work_free(struct work *work) { free(work->bindings); }
 
+/* A place to relocate; packed records may put it anywhere. */
+struct place {
+    uintptr_t value;
+} __attribute__((packed));
+
 /* Relocations come in runs, so mostly one comparison tells. */
 static bool is_writable(struct work *work, uintptr_t at) {
     if (at >= work->low && at + 8 <= work->high) return true;
@@ -46,20 +51,21 @@ static bool is_writable(struct work *work, uintptr_t at) {
 /* DT_RELR: an even word is the address of a word to relocate; an odd one is a bitmap of the 63 that follow. */
 static bool relocate_relative(struct work *work) {
     const struct vlci_image *image = work->image;
-    uintptr_t bias = image->map.l_addr, *at = NULL;
+    uintptr_t bias = image->map.l_addr;
+    struct place *at = NULL;
     for (size_t i = 0; i < image->dynamic.relative_count; i++) {
         uint64_t word = image->dynamic.relative[i];
         if (!(word & 1)) {
-            at = (uintptr_t *)(bias + word);
+            at = (struct place *)(bias + word);
             if (!is_writable(work, (uintptr_t)at)) return false;
-            *at++ += bias;
+            at++->value += bias;
             continue;
         }
         if (!at) return false;
         for (unsigned bit = 0; (word >>= 1); bit++) {
             if (!(word & 1)) continue;
             if (!is_writable(work, (uintptr_t)(at + bit))) return false;
-            at[bit] += bias;
+            at[bit].value += bias;
         }
         at += 63;
     }
@@ -97,21 +103,22 @@ static int static_tls(const struct vlci_binding *binding, ptrdiff_t *offset, vlc
 }
 
 static int tls_descriptor(struct work *work, const struct vlci_binding *binding, int64_t addend,
-                          uintptr_t *words, vlc_error *error) {
+                          struct place *words, vlc_error *error) {
+    uintptr_t made[2];
     if (binding->kind == VLCI_BIND_WEAK) {
-        vlci_arch_tlsdesc_undefined(words, addend);
-        return VLC_OK;
+        vlci_arch_tlsdesc_undefined(made, addend);
+    } else if (binding->image->tls.is_static) {
+        vlci_arch_tlsdesc_static(made, binding->image->tls.offset + binding->value + addend);
+    } else {
+        struct vlci_tls_argument *argument = vlci_memory_take(sizeof *argument);
+        if (!argument) return vlci_fail(error, VLC_SYSTEM, ENOMEM, work->image->path, "out of memory");
+        argument->index = (struct vlci_tls_index){ binding->image->tls.module, binding->value + addend };
+        argument->next = work->image->tls_arguments;
+        work->image->tls_arguments = argument;
+        vlci_arch_tlsdesc_dynamic(made, &argument->index);
     }
-    if (binding->image->tls.is_static) {
-        vlci_arch_tlsdesc_static(words, binding->image->tls.offset + binding->value + addend);
-        return VLC_OK;
-    }
-    struct vlci_tls_argument *argument = vlci_memory_take(sizeof *argument);
-    if (!argument) return vlci_fail(error, VLC_SYSTEM, ENOMEM, work->image->path, "out of memory");
-    argument->index = (struct vlci_tls_index){ binding->image->tls.module, binding->value + addend };
-    argument->next = work->image->tls_arguments;
-    work->image->tls_arguments = argument;
-    vlci_arch_tlsdesc_dynamic(words, &argument->index);
+    words[0].value = made[0];
+    words[1].value = made[1];
     return VLC_OK;
 }
 
@@ -119,7 +126,7 @@ static int apply(struct work *work, const Elf64_Rela *relocation, enum vlci_relo
                  vlc_error *error) {
     struct vlci_image *image = work->image;
     vlc_context *context = image->region.context;
-    uintptr_t *word = (uintptr_t *)(image->map.l_addr + relocation->r_offset);
+    struct place *word = (struct place *)(image->map.l_addr + relocation->r_offset);
     uint32_t symbol = ELF64_R_SYM(relocation->r_info);
     struct vlci_binding own = { .kind = VLCI_BIND_TLS, .image = image },
                         *binding = &own; /* no symbol: its own TLS */
@@ -131,15 +138,15 @@ static int apply(struct work *work, const Elf64_Rela *relocation, enum vlci_relo
     int status = VLC_OK;
     switch (how) {
     case VLCI_RELOCATE_ADDRESS:
-        *word = (symbol ? (uintptr_t)vlci_binding_address(context, binding) : 0) + relocation->r_addend;
+        word->value = (symbol ? (uintptr_t)vlci_binding_address(context, binding) : 0) + relocation->r_addend;
         break;
     case VLCI_RELOCATE_FUNCTION:
-    case VLCI_RELOCATE_DATA: *word = (uintptr_t)vlci_binding_address(context, binding); break;
-    case VLCI_RELOCATE_TLS_MODULE: *word = binding->image ? binding->image->tls.module : 0; break;
-    case VLCI_RELOCATE_TLS_OFFSET: *word = binding->value + relocation->r_addend; break;
+    case VLCI_RELOCATE_DATA: word->value = (uintptr_t)vlci_binding_address(context, binding); break;
+    case VLCI_RELOCATE_TLS_MODULE: word->value = binding->image ? binding->image->tls.module : 0; break;
+    case VLCI_RELOCATE_TLS_OFFSET: word->value = binding->value + relocation->r_addend; break;
     case VLCI_RELOCATE_TLS_STATIC:
         if (binding->kind == VLCI_BIND_TLS) status = static_tls(binding, &offset, error);
-        *word = binding->kind == VLCI_BIND_TLS ? offset + binding->value + relocation->r_addend : 0;
+        word->value = binding->kind == VLCI_BIND_TLS ? offset + binding->value + relocation->r_addend : 0;
         break;
     case VLCI_RELOCATE_TLS_DESCRIPTOR:
         status = tls_descriptor(work, binding, relocation->r_addend, word, error);
@@ -164,7 +171,7 @@ static int relocate_table(struct work *work, struct table table, bool *indirect,
         if (how == VLCI_RELOCATE_NOTHING) continue;
         if (!is_writable(work, bias + r->r_offset)) return out_of_place(work->image, error);
         if (how == VLCI_RELOCATE_RELATIVE) {
-            *(uintptr_t *)(bias + r->r_offset) = bias + r->r_addend;
+            ((struct place *)(bias + r->r_offset))->value = bias + r->r_addend;
             continue;
         }
         if (how == VLCI_RELOCATE_INDIRECT) {

@@ -19,6 +19,7 @@ from vlcs._core._errors import (
     PicklingError,
     RemoteError,
     StateError,
+    SymbolError,
     SystemRefusedError,
     VLCError,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "RemoteTraceback",
     "StateError",
     "Stats",
+    "SymbolError",
     "SystemRefusedError",
     "VLCError",
     "contexts",

@@ -102,6 +102,8 @@ int main(void) {
     check_model(FIXTURE("tls_initial"));
     for (int round = 0; round < 3; round++) { /* also in the place of what is gone */
         check_pointers(FIXTURE("tls_pointer_initial"));
+        check_pointers(FIXTURE("tls_pointer_skewed"));
+        check_pointers(FIXTURE("tls_pointer_skewed_initial"));
         check_pointers(FIXTURE("tls_pointer_general"));
     }
 

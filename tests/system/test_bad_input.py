@@ -222,7 +222,8 @@ def test_libraries_that_cannot_be_loaded(tmp_path: Path, build: Builder) -> None
             before = footprint()
         bad = vlcs.LoadError
         load = lambda path: (lambda: a.load_library(path))
-        refused(bad, load("/nonexistent/libnowhere.so"), "/nonexistent/libnowhere.so", "No such file")
+        error = refused(bad, load("/nonexistent/libnowhere.so"), "/nonexistent/libnowhere.so", "No such file")
+        assert (error.errno, error.filename) == (2, "/nonexistent/libnowhere.so")
         refused(bad, load("libnowhere.so.9"), "libnowhere.so.9")
         refused(bad, load(folder + "/libtruncated.so"), "libtruncated.so", "truncated")
         refused(bad, load(folder + "/libforeign.so"), "libforeign.so", "machine")
@@ -230,7 +231,11 @@ def test_libraries_that_cannot_be_loaded(tmp_path: Path, build: Builder) -> None
         refused(bad, load(lazy), "liblazy.so", "missing_function")
         error = refused(bad, load(user), "libversion_user.so", "libversioned.so", "V3")
         assert isinstance(error, OSError)
-        error = refused(bad, lambda: library.no_such_function, "no_such_function", "libz")
+        missing = lambda: library.no_such_function
+        assert isinstance(refused(vlcs.SymbolError, missing, "no_such_function", "libz"), AttributeError)
+        assert not hasattr(library, "no_such_function")
+        refused(vlcs.SymbolError, lambda: ctypes.c_int.in_dll(library, "zlibVersion"), "address_of")
+        refused(vlcs.SymbolError, lambda: ctypes.CFUNCTYPE(None)(("zlibVersion", library)), "address_of")
         # The same in the context's own Python: what ctypes and import raise there.
         for path in (folder + "/libtruncated.so", "libnowhere.so.9", lazy):
             try:
@@ -244,6 +249,35 @@ def test_libraries_that_cannot_be_loaded(tmp_path: Path, build: Builder) -> None
         str(tmp_path),
         str(lazy),
         str(user),
+    )
+
+
+def test_environments_that_end_a_python() -> None:
+    check(
+        """
+        vlcs.VLC("first").close()
+        before = footprint()
+        bad = vlcs.ArgumentError
+        for name, value in {
+            "PYTHONHASHSEED": "abc", "PYTHONMALLOC": "bogus", "PYTHONHOME": "/nonexistent", "PYTHONUTF8": "2",
+            "PYTHONIOENCODING": "bogus", "PYTHONTRACEMALLOC": "-1", "PYTHONINTMAXSTRDIGITS": "1",
+            "PYTHONPLATLIBDIR": "bogus",
+        }.items():
+            refused(bad, lambda: vlcs.VLC(env={name: value}), f"{name}={value!r}", "exit code 1", "env=")
+            if name in ("PYTHONHOME", "PYTHONPLATLIBDIR"):
+                continue
+            os.environ[name] = value  # the program's own change, which this process never started with
+            refused(bad, vlcs.VLC, f"{name}={value!r}", "None to remove")
+            vlcs.VLC("removed", env={name: None}).close()
+            del os.environ[name]
+        assert footprint() == before, (before, footprint())
+
+        # A private interpreter knows its prefix and path; programs that it starts get what the host has.
+        os.environ.update(PYTHONHOME="/nonexistent", PYTHONPATH="/nowhere")
+        a = vlcs.VLC("a", env={"PYTHONHASHSEED": "0", "PYTHONWARNINGS": "error"})
+        sees = lambda: (os.environ["PYTHONHOME"], os.environ["PYTHONPATH"], "/nowhere" in sys.path, sys.warnoptions)
+        assert a.run(sees) == ("/nonexistent", "/nowhere", False, ["error"]), a.run(sees)
+        """
     )
 
 

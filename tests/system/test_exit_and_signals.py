@@ -179,3 +179,78 @@ def test_a_guests_output_follows_the_hosts_streams() -> None:
     )
     assert finished.lines == ["before", "out plain", "after"]  # in the order of the calls
     assert finished.stderr == "err plain\n"
+
+
+def test_a_stream_of_the_host_that_raises_costs_no_result() -> None:
+    run_child(
+        """
+        import sys, vlcs
+        a = vlcs.VLC("a")
+        class Broken:
+            def write(self, text): raise LookupError("broken")
+            def flush(self): pass
+        def say():
+            print("no end of line", end="")
+            return 5
+        stdout, sys.stdout = sys.stdout, Broken()
+        result = a.run(say)
+        sys.stdout = stdout
+        assert result == 5
+        """,
+        timeout=30,
+    )
+
+
+def test_jobs_that_the_exit_ends_are_named() -> None:
+    finished = run_child(
+        """
+        import sys, vlcs
+        a = vlcs.VLC("a")
+        def endless():
+            while True:
+                pass
+        a.submit(endless)
+        a.submit(len, "x")
+        sys.exit(3)
+        """,
+        timeout=30,
+        code=3,
+    )
+    assert len(finished.stderr.splitlines()) == 1, finished.stderr
+    assert "the context 'a' still had work after 2.5 s: __main__.endless(), len() (queued)" in finished.stderr
+    assert "1 of its jobs had not begun" in finished.stderr
+
+
+def test_the_exit_leaves_a_block_that_never_ended() -> None:
+    finished = run_child(
+        """
+        import time, vlcs
+        vlcs.VLC("a").__enter__()
+        print(time.monotonic())
+        """,
+        timeout=30,
+    )
+    assert time.monotonic() - float(finished.lines[0]) < 1.5
+    assert not finished.stderr
+
+
+def test_handlers_that_chain_around_ours() -> None:
+    run_child(
+        """
+        import faulthandler, os, signal, threading, vlcs
+        a = vlcs.VLC("a")
+        def count():
+            while True:
+                pass
+        a.run(len, "x")
+        faulthandler.register(signal.SIGINT, chain=True, file=open(os.devnull, "w"))
+        for _ in range(3):
+            threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+            try:
+                a.run(count)
+            except KeyboardInterrupt:
+                continue
+            raise SystemExit("not interrupted")
+        """,
+        timeout=30,
+    )

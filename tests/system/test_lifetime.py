@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from support.child import run_child
 from support.machine import two_cpus
+
+if TYPE_CHECKING:
+    from support.libraries import Builder
 
 FOOTPRINT = """
 import gc, os, time
@@ -191,4 +196,133 @@ def test_close_waits_and_says_for_what() -> None:
         assert [future.result(0) for future in futures] == [n * n for n in range(50)]
         """,
         timeout=30,
+    )
+
+
+def test_ctrl_c_at_any_moment_of_a_creation_leaves_nothing() -> None:
+    run_child(
+        """
+        import os, signal, sys, threading, time, vlcs
+        for options in ({}, {"interpreter": False}):
+            vlcs.VLC("warm", **options).close()
+            start = time.monotonic()
+            vlcs.VLC("warm", **options).close()
+            whole = time.monotonic() - start
+            for turn in range(40):
+                made = None
+                timer = threading.Timer(whole * turn / 40, os.kill, [os.getpid(), signal.SIGINT])
+                try:
+                    timer.start()
+                    made = vlcs.VLC("name", **options)
+                    time.sleep(5)
+                except KeyboardInterrupt as error:
+                    assert error.__context__ is None, repr(error.__context__)
+                else:
+                    sys.exit("lost")
+                if made is not None:
+                    made.close()
+                assert vlcs.contexts() == [] and vlcs.limits().contexts == 0, turn
+        """,
+        timeout=100,
+    )
+
+
+def test_a_creation_without_threads_to_have_leaves_nothing(build: Builder) -> None:
+    run_child(
+        """
+        import ctypes, sys, vlcs
+        refuse = ctypes.c_int.in_dll(ctypes.CDLL(sys.argv[1]), "refuse_threads")
+        for _ in range(3):
+            refuse.value = 1
+            try:
+                vlcs.VLC("name")
+            except vlcs.SystemRefusedError as error:
+                assert "cannot make thread" in str(error) and error.__context__ is None, error
+            refuse.value = 0
+            assert vlcs.contexts() == [] and vlcs.limits().contexts == 0
+            with vlcs.VLC("name") as again:
+                assert again.run(len, "works") == 5
+            again.close()
+        """,
+        timeout=30,
+        env={"LD_PRELOAD": str(build("refuse_threads.c", "librefuse_threads.so"))},
+        args=[str(build("refuse_threads.c", "librefuse_threads.so"))],
+    )
+
+
+def test_exceptions_of_signal_handlers_leave_no_call_behind(build: Builder) -> None:
+    run_child(
+        """
+        import os, signal, sys, time, vlcs
+        a = vlcs.VLC("a", cpus="0", interpreter=False)
+        add = a.load_library(sys.argv[1]).counter_next
+        affinity = os.sched_getaffinity(0)
+        class Interrupt(BaseException): pass
+        def interrupt(*_): raise Interrupt
+        def handle(*_): add()
+        for handler in (handle, interrupt):
+            signal.signal(signal.SIGALRM, handler)
+            deadline = time.monotonic() + 2
+            while time.monotonic() < deadline:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0003)
+                    for _ in range(1000):
+                        add()
+                        a.run(add)
+                except Interrupt:
+                    pass
+                assert a._instance.gate.inside() == []
+                assert a.stats().visitors == 0 and os.sched_getaffinity(0) == affinity
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        a.close(timeout=1)
+        """,
+        timeout=30,
+        args=[str(build("counter.c", "libcounter.so"))],
+    )
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_blocks_left_out_of_turn_are_told_and_left_all_the_same(held: bool) -> None:
+    first, second = two_cpus()
+    run_child(
+        """
+        import asyncio, os, sys, threading, vlcs
+        held, first, second = sys.argv[1] == "True", *sys.argv[2:]
+        a = vlcs.VLC("a", cpus=first, interpreter=False)
+        b = vlcs.VLC("b", cpus=second, interpreter=False)
+        affinity = os.sched_getaffinity(0)
+        async def use(vlc, seconds):
+            with vlc:
+                await asyncio.sleep(seconds)
+        async def both():
+            return await asyncio.gather(use(a, 0.1), use(b, 0.2), return_exceptions=True)
+        error, nothing = asyncio.run(both())
+        assert isinstance(error, vlcs.StateError) and "no `await`" in str(error), error
+        assert nothing is None and os.sched_getaffinity(0) == affinity
+
+        def block():
+            with a:
+                yield
+        generator = block()
+        next(generator)
+        errors = []
+        def close():
+            try:
+                generator.close()
+            except vlcs.StateError as error:
+                errors.append(error)
+        thread = threading.Thread(target=close)
+        thread.start()
+        thread.join()
+        assert len(errors) == 1 and "no `yield`" in str(errors[0]), errors
+        if held:
+            with b:
+                pass
+            assert os.sched_getaffinity(0) == affinity
+        a.close(timeout=1)
+        b.close(timeout=1)
+        assert os.sched_getaffinity(0) == affinity and vlcs.limits().contexts == 0
+        """,
+        timeout=30,
+        args=[str(held), str(first), str(second)],
     )

@@ -294,3 +294,127 @@ def test_env_belongs_to_the_context() -> None:
         """,
         timeout=30,
     )
+
+
+OPTIONS = """
+import sys
+if sys.argv[1:2] == ["check"]:
+    sys.path[:0] = sys.argv[2:]  # -I and -E hide PYTHONPATH
+    import vlcs
+    def options():
+        import sys
+        names = ("bytes_warning", "debug", "dev_mode", "dont_write_bytecode", "ignore_environment", "isolated",
+                 "no_site", "no_user_site", "optimize", "utf8_mode", "verbose", "int_max_str_digits")
+        return [(name, getattr(sys.flags, name)) for name in names], sys.warnoptions, dict(sys._xoptions)
+    here, there = options(), vlcs.VLC("a").run(options)
+    assert here == there, (here, there)
+else:
+    import subprocess
+    for options in ("-OO -B", "-I", "-E -s", "-S", "-X dev", "-X utf8 -b", "-W error::FutureWarning -W ignore",
+                    "-X int_max_str_digits=5000"):
+        subprocess.run([sys.executable, *options.split(), __file__, "check", *sys.path], check=True)
+"""
+
+
+def test_a_guest_has_the_options_of_the_host(tmp_path: Path) -> None:
+    (tmp_path / "options.py").write_text(OPTIONS)
+    run_child(tmp_path / "options.py", timeout=60)
+
+
+def test_threads_that_a_call_starts_are_no_daemons() -> None:
+    finished = run_child(
+        """
+        import vlcs
+        a = vlcs.VLC("a")
+        def start():
+            import threading, time
+            thread = threading.Thread(target=lambda: (time.sleep(0.3), print("ended")))
+            thread.start()
+            return thread.daemon
+        assert a.run(start) is False and a.submit(start).result() is False
+        a.close()
+        print("closed")
+        """,
+        timeout=30,
+    )
+    assert finished.lines == ["ended", "ended", "closed"]
+
+
+def test_objects_of_a_module_stay_in_the_context() -> None:
+    run_child(
+        """
+        import copy, gc, sys, numpy as np, vlcs
+        a, b = vlcs.VLC("a"), vlcs.VLC("b")
+        linear = a.import_module("sklearn.linear_model")
+        x = np.arange(10.0)[:, None]
+        model = linear.LinearRegression()
+        assert isinstance(model, vlcs.RemoteObject) and str(model) == "LinearRegression()"
+        assert isinstance(model.fit(x, 2 * x[:, 0] + 1), vlcs.RemoteObject)
+        assert type(model.coef_) is np.ndarray and abs(model.predict(x)[3] - 7) < 1e-9
+        assert "sklearn" not in sys.modules
+        assert a.run(lambda model: model.get_params()["fit_intercept"], model) is True  # the object itself
+        model.marked = 5
+        assert a.run(lambda model: model.marked, model) == 5
+        assert a.submit(lambda model: model.marked, model).result() == 5
+        for call in (lambda: b.run(len, model), lambda: b.run(len, [model.fit])):
+            try:
+                call()
+            except vlcs.PicklingError as error:
+                assert "'a'" in str(error) and "cannot leave it" in str(error), error
+            else:
+                raise SystemExit("left")
+
+        collections, itertools = a.import_module("collections"), a.import_module("itertools")
+        counter = collections.Counter("aab")
+        counter["c"] = 7
+        del counter["b"]
+        assert (len(counter), counter["c"], "b" in counter, sorted(counter)) == (2, 7, False, ["a", "c"])
+        assert bool(counter) and not collections.Counter() and collections
+        assert list(itertools.islice(itertools.count(3), 4)) == [3, 4, 5, 6]
+        assert "Counter({'c': 7, 'a': 2})" in repr(counter)
+        for wrong in (lambda: iter(collections), lambda: counter.nothing, lambda: counter["x"]["y"]):
+            try:
+                wrong()
+            except (TypeError, AttributeError):
+                pass
+            else:
+                raise SystemExit("accepted")
+        kept = lambda: len(__import__("_vlcs_guest")._kept)
+        gc.collect()
+        a.run(kept)
+        assert a.run(kept) == 2  # the model and the counter
+        del model
+        gc.collect()
+        assert a.run(kept) == 1
+        assert a.run(copy.copy, counter) == {"a": 2, "c": 7}  # by value: run's result
+        a.close()
+        assert "Counter" in repr(counter)
+        try:
+            len(counter)
+        except vlcs.StateError as error:
+            assert "closed" in str(error)
+        """,
+        timeout=60,
+    )
+
+
+def test_a_path_that_came_later_is_named(tmp_path: Path) -> None:
+    (tmp_path / "late_module.py").write_text("def answer(): return 42\n")
+    run_child(
+        """
+        import site, sys, vlcs
+        a = vlcs.VLC("a")
+        sys.path.append(sys.argv[1])
+        import late_module
+        try:
+            a.run(late_module.answer)
+        except ModuleNotFoundError as error:
+            assert sys.argv[1] in error.__notes__[0] and "site.addsitedir" in error.__notes__[0]
+        else:
+            raise SystemExit("found")
+        a.run(site.addsitedir, sys.argv[1])
+        assert a.run(late_module.answer) == 42
+        """,
+        timeout=30,
+        args=[str(tmp_path)],
+    )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 from support.child import run_child
 
 
@@ -136,24 +140,130 @@ def test_arrays_between_two_contexts() -> None:
 
 
 def test_results_outlive_a_closed_context() -> None:
+    finished = run_child(
+        """
+        import os, threading, time, numpy as np, vlcs
+        a, b = vlcs.VLC("a", cpus=None, threads=2), vlcs.VLC("b")
+        def make():
+            import atexit, threading, numpy, time
+            atexit.register(print, "end of a")
+            threading.Thread(target=lambda: (time.sleep(0.2), print("thread of a"))).start()
+            return numpy.full(300_000, 1.5)
+        held = a.run(make)
+        part = held[:10]
+        there = b.run(lambda array: (globals().__setitem__("kept", array), array)[1], held)
+        assert vlcs.contexts() == [a, b]
+        a.close()
+        print("closed")
+        assert a.closed and vlcs.contexts() == [b]
+        try:
+            a.run(len, "x")
+        except vlcs.StateError as error:
+            assert "it is closed" in str(error)
+        before = time.process_time()
+        time.sleep(0.3)
+        assert time.process_time() - before < 0.05  # who waits for the arrays costs nothing
+        assert (held == 1.5).all() and b.run(lambda: __builtins__ and True)
+        held[0] = 0
+        def contexts():
+            names = [open(f"/proc/self/task/{tid}/comm").read().strip() for tid in os.listdir("/proc/self/task")]
+            return vlcs.limits().contexts, names.count("vlc:a")
+        assert contexts()[1] == 1, contexts()
+        del held, there
+        time.sleep(0.1)
+        assert contexts()[1] == 1, contexts()  # a view of a part holds it as well
+        box = [part]
+        del part
+        thread = threading.Thread(target=box.clear)  # any thread may drop the last
+        thread.start()
+        thread.join()
+        b.close()
+        deadline = time.monotonic() + 5
+        while contexts() != (0, 0):
+            assert time.monotonic() < deadline, contexts()
+            time.sleep(0.01)
+        print("gone")
+        """,
+        timeout=30,
+    )
+    assert finished.lines == ["thread of a", "end of a", "closed", "gone"]
+    assert not finished.stderr
+
+
+@pytest.mark.parametrize("close", ["a.close()", "pass"])
+def test_arrays_that_are_held_at_exit(close: str) -> None:
+    finished = run_child(
+        f"""
+        import sys, time, vlcs
+        a = vlcs.VLC("a")
+        def make():
+            import atexit, builtins, numpy
+            class Last:
+                def __del__(self): print("finalised")
+            builtins.last = Last()
+            atexit.register(print, "end of a")
+            return numpy.ones(300_000)
+        held = a.run(make)
+        {close}
+        print(time.monotonic())
+        sys.exit(4)
+        """,
+        timeout=30,
+        code=4,
+    )
+    words = [line for line in finished.lines if line[0] in "ef"]
+    assert words == ["end of a", "finalised"]
+    assert time.monotonic() - float(next(line for line in finished.lines if line[0] not in "ef")) < 2
+    assert not finished.stderr
+
+
+def test_classes_of_main_come_back_as_they_are() -> None:
     run_child(
         """
-        import gc, numpy as np, vlcs
+        import enum, vlcs
+        settings = {"rate": 0.1}
+        class Model:
+            steps = 0
+            def __init__(self): self.w = 0.0
+            def fit(self):
+                self.w += settings["rate"]
+                return self
+        class Failure(Exception):
+            def rate(self): return settings["rate"]
+        class Kind(enum.Enum):
+            ONE = 1
+            def rate(self): return settings["rate"]
+        def fail(): raise Failure("there")
         a = vlcs.VLC("a")
-        held = a.run(lambda: __import__("numpy").full(300_000, 1.5))
-        try:
-            a.close(timeout=2)
-        except vlcs.BusyError as error:
-            assert "held outside" in str(error), error  # it waits for the last holder, and says so
-        assert a.closed
-        b = vlcs.VLC("b")
-        b.run(lambda: __import__("numpy").zeros(300_000) + 9)
-        assert (held == 1.5).all()
-        held[0] = 0
-        del held
-        gc.collect()
-        a.close()
-        assert b.run(len, "xy") == 2
+        methods = Model.__init__, Model.fit, Failure.rate, Kind.rate
+        for _ in range(2):
+            model = a.run(lambda model: model.fit(), Model())
+            assert type(model) is Model and isinstance(a.run(lambda: [Model()])[0], Model)
+            assert a.run(lambda: Kind.ONE) is Kind.ONE and a.run(lambda: Model) is Model
+            try:
+                a.run(fail)
+            except Failure as error:
+                caught = error
+            Model.steps += 1
+            settings["rate"] = 1.0
+        assert (Model.__init__, Model.fit, Failure.rate, Kind.rate) == methods
+        assert Model.steps == 2 and Model().fit().w == caught.rate() == Kind.ONE.rate() == 1.0
+        assert a.run(lambda: Model.steps) == 2  # the other side follows
+
+        # The same for a class that was made there.
+        def make():
+            import builtins
+            rates = [1]
+            class Local:
+                def rate(self): return rates[0]
+            builtins.made = Local, rates, Local.rate
+            return Local()
+        def check(local):
+            import builtins
+            kind, rates, method = builtins.made
+            rates[0] = 7
+            return type(local) is kind and kind.rate is method and local.rate() == 7
+        assert a.run(check, a.run(make))
         """,
         timeout=30,
     )

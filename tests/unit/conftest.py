@@ -28,6 +28,7 @@ class FakeContext:
         self.name = name or f"vlc-{next(self.counter)}"
         self.slice = [0, 1] if cpus is None else list(cpus)
         self.depth = 0
+        self.abandoned = False
         self.jobs: queue.Queue[Callable[[], object] | None] = queue.Queue()
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
@@ -76,7 +77,8 @@ class FakeContext:
         more = "library_bytes static_tls_bytes lookups cached keys"
         return {"cpu_time": 1_500_000_000, **dict.fromkeys(f"{names} {more}".split(), 3)}
 
-    def destroy(self, _timeout_ms: int = -1) -> None:
+    def destroy(self, _timeout_ms: int = -1, abandon: bool = False) -> None:
+        self.abandoned = abandon
         if self.refuse == "destroy":
             type(self).refuse = None
             raise _errors.from_status(6, f"cannot close {self.name}: a thread of libx.so computes")
@@ -97,24 +99,18 @@ class FakeInterpreter:
         self.interrupted = 0
         context.log.append(f"start {context.name}")
 
-    def interrupt(self) -> None:
-        self.interrupted += 1
-
     leases = 0
 
-    def stop(self, _timeout_ms: int = -1, abandon: bool = False) -> None:
-        if self.leases and not abandon:
-            raise _errors.from_status(
-                6, f"cannot stop {self.context.name}: {self.leases} arrays are held outside"
-            )
-        self.context.log.append(f"stop {self.context.name}")
+    def interrupt(self) -> None:
+        self.interrupted += 1
 
 
 class FakeBridge:
     """As a guest that shares everything with the host."""
 
-    def __init__(self, interpreter: FakeInterpreter, _name: str) -> None:
+    def __init__(self, interpreter: FakeInterpreter, _name: str, *, inherits_path: bool) -> None:
         self.interpreter = interpreter
+        assert inherits_path
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return function(*args, **kwargs)

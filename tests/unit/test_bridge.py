@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
+import datetime
 import importlib
 import math
 import pickle
@@ -30,7 +31,8 @@ class Guest:
 
     def __init__(self, write: Callable[[int, str], object]) -> None:
         host = types.ModuleType("_vlcs_host")
-        host.__dict__.update(settings=b"", write=write)
+        settings = pickle.dumps({"name": "ctx", "environ": {}})
+        host.__dict__.update(settings=settings, write=write)
         self.module = types.ModuleType("_vlcs_guest")
         source = resources.files("vlcs._core").joinpath("_guest.py").read_text("utf-8")
         sys.modules["_vlcs_host"] = host
@@ -61,7 +63,10 @@ def guest(monkeypatch: pytest.MonkeyPatch, printed: list[tuple[int, str]]) -> It
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         monkeypatch.setattr(sys, name, getattr(sys, name))  # the guest's half replaces them
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    yield Guest(lambda fd, text: printed.append((fd, text)))
+    monkeypatch.setattr(threading, "_DummyThread", threading._DummyThread)
+    guest = Guest(lambda fd, text: printed.append((fd, text)))
+    monkeypatch.setitem(sys.modules, "_vlcs_guest", guest.module)
+    yield guest
     del sys.modules["_vlcs_host"]
 
 
@@ -347,7 +352,7 @@ class TestModules:
         bridge.store("math", ("mark",), 2)
         assert bridge.fetch("math", ("mark",)) == 2
         assert "mark" in bridge.directory("math", ())
-        assert bridge.call_path("math", ("hypot",), (3, 4), {}) == 5
+        assert bridge.call_there("math", ("hypot",), (3, 4), {}) == 5
 
     def test_missing_attribute(self, bridge: Bridge) -> None:
         with pytest.raises(AttributeError, match="nope"):
@@ -386,3 +391,77 @@ def test_cloudpickle_is_lent_to_a_guest_without_one() -> None:
     assert spec is not None
     assert spec.name == "cloudpickle"
     assert finder.find_spec("numpy", None) is None
+
+
+class TestKeptObjects:
+    def test_results_with_behaviour_stay_there_until_dropped(self, bridge: Bridge, guest: Guest) -> None:
+        counter = bridge.call_there("collections", ("Counter",), ("aab",), {})
+        assert (counter.kind, counter.type_name) == ("object", "collections.Counter")
+        assert guest.module._kept == {counter.kept.number: collections.Counter("aab")}
+        assert bridge.operate(counter.kept, (), "getitem", ("a",)) == 2
+        assert bridge.call_there(counter.kept, ("total",), (), {}) == 3
+        del counter
+        assert bridge.operate("math", (), "repr", ()).startswith("<module 'math'")
+        assert guest.module._kept == {}
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            None,
+            3,
+            "text",
+            [1, [2.5, {"a": (b"x",)}]],
+            list(range(20_000)),
+            np.arange(3.0),
+            np.datetime64("2020-01-01"),
+            np.array([None, "x"]),
+            datetime.date(2020, 1, 2),
+        ],
+        ids=str,
+    )
+    def test_plain_data_comes_by_value(self, bridge: Bridge, guest: Guest, value: Any) -> None:
+        back = bridge.call_there("copy", ("copy",), (value,), {})
+        assert type(back) is type(value)
+        assert repr(back) == repr(value)
+        assert guest.module._kept == {}
+
+    def test_all_else_stays(self, bridge: Bridge) -> None:
+        endless: list[Any] = []
+        endless.append(endless)
+        for value in (collections.OrderedDict(a=1), [collections.Counter()], len, dict, endless):
+            assert isinstance(bridge.call_there("copy", ("copy",), (value,), {}), Reference), value
+        assert bridge.call_there("importlib", ("import_module",), ("math",), {}).kind == "module"
+
+    def test_objects_of_a_kept_one_are_kept_and_its_methods_found_by_name(self, bridge: Bridge) -> None:
+        kept = bridge.call_there("fractions", ("Fraction",), (1, 2), {})  # plain data
+        assert kept == 0.5
+        parser = bridge.call_there("argparse", ("ArgumentParser",), (), {})
+        assert bridge.fetch(parser.kept, ("parse_args",)).kept is None
+        assert bridge.fetch(parser.kept, ("_positionals",)).kept is not None
+
+
+class TestClassesOfMain:
+    def test_ones_that_come_back_stay_as_they_are(self, bridge: Bridge) -> None:
+        settings = {"rate": 1}
+
+        class Model:
+            total = 0
+
+            def rate(self) -> int:
+                return settings["rate"]
+
+        Model.__module__ = "__main__"
+        before = Model.rate
+        # As it comes from a guest that made its own copy of the class.
+        answer = _by_value(("value", Model()))
+        Model.total = 5
+        settings["rate"] = 2
+        back = bridge._decode("f", answer, [])
+        assert type(back) is Model
+        assert (Model.total, Model.rate, back.rate()) == (5, before, 2)
+
+
+def _by_value(answer: Any) -> bytes:
+    import cloudpickle
+
+    return bytes(cloudpickle.dumps(answer, protocol=5))

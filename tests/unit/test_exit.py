@@ -58,19 +58,29 @@ def test_endless_work_is_interrupted_and_the_others_are_closed(
     assert queued.cancelled()
     assert "destroy other" in native.log
     assert other.closed
+    assert "the context 'endless' still had work after 0.2 s: threading.Event.wait()" in caplog.text
+    assert "len() (queued). 1 of its jobs had not begun and will not; Python code" in caplog.text
     assert "cannot close the context 'endless': " in caplog.text
     assert "threading.Event.wait()" in caplog.text
     go.set()
 
 
-def test_arrays_held_outside_keep_their_memory(native: Native, caplog: pytest.LogCaptureFixture) -> None:
-    instance = vlcs.VLC("a")._instance
-    instance._interpreter.leases = 1  # type: ignore[union-attr, misc]
+def test_contexts_end_whatever_is_held_of_them(native: Native) -> None:  # noqa: ARG001 - contexts are made of it
+    context = vlcs.VLC("a")._instance.native
+    _exit.close_all()
+    assert context.abandoned  # type: ignore[attr-defined]
+
+
+def test_a_block_of_the_exiting_thread_is_not_waited_for(
+    native: Native, caplog: pytest.LogCaptureFixture
+) -> None:
+    vlcs.VLC("a").__enter__()
+    start = time.monotonic()
     with caplog.at_level(logging.WARNING, "vlcs"):
         _exit.close_all()
-    assert native.log[-1] == "stop a"
+    assert time.monotonic() - start < 0.1
+    assert native.log[-1] == "destroy a"
     assert not caplog.records
-    instance._interpreter.leases = 0  # type: ignore[union-attr, misc]
 
 
 def test_after_a_fork_the_parents_contexts_are_dead(native: Native) -> None:

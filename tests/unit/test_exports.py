@@ -24,6 +24,7 @@ NAMES = [
     "RemoteTraceback",
     "StateError",
     "Stats",
+    "SymbolError",
     "SystemRefusedError",
     "VLCError",
     "contexts",

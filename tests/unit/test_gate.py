@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import threading
 import time
 
@@ -15,13 +16,11 @@ from vlcs._core._gate import Gate, State, describe
 def test_lets_in_and_counts() -> None:
     gate = Gate("a")
     assert not gate.is_inside()
-    gate.enter("x")
-    gate.enter("y")
-    assert gate.is_inside()
-    gate.leave()
-    assert gate.wait(time.monotonic()) == ["x"]
-    gate.leave()
-    assert gate.wait(None) == []
+    with gate.visit("x"):
+        with gate.visit("y"):
+            assert gate.is_inside()
+        assert gate.wait_until_empty(time.monotonic()) == ["x"]
+    assert gate.wait_until_empty(None) == []
 
 
 def test_shut_it_refuses_newcomers_only() -> None:
@@ -30,20 +29,21 @@ def test_shut_it_refuses_newcomers_only() -> None:
 
     def newcomer() -> None:
         try:
-            gate.enter("newcomer")
+            with gate.visit("newcomer"):
+                pass
         except vlcs.StateError as error:
             refused.append(error)
 
-    with gate.entered("x"):
+    with gate.visit("x"):
         gate.shut()
-        with gate.entered("deeper"):
+        with gate.visit("deeper"):
             pass
         thread = threading.Thread(target=newcomer)
         thread.start()
         thread.join()
     assert len(refused) == 1
     with pytest.raises(vlcs.StateError, match="cannot run x in the context 'a': it is closed"):
-        gate.enter("x")
+        gate.visit("x").__enter__()
 
 
 def test_accepted_jobs_run_after_it_shut() -> None:
@@ -51,11 +51,11 @@ def test_accepted_jobs_run_after_it_shut() -> None:
     job = object()
     gate.accept(job, "job")
     gate.shut()
-    assert gate.wait(time.monotonic()) == ["job (queued)"]
-    gate.begin(job)
-    assert gate.wait(time.monotonic()) == ["job"]
-    gate.leave()
-    assert gate.wait(None) == []
+    assert gate.wait_until_empty(time.monotonic()) == ["job (queued)"]
+    with gate.begin(job):
+        gate.drop(job)
+        assert gate.wait_until_empty(time.monotonic()) == ["job"]
+    assert gate.wait_until_empty(None) == []
     with pytest.raises(vlcs.StateError):
         gate.accept(object(), "late")
 
@@ -65,7 +65,7 @@ def test_wait_ends_when_the_last_leaves() -> None:
     entered = threading.Event()
 
     def visit() -> None:
-        with gate.entered("visit"):
+        with gate.visit("visit"):
             entered.set()
             time.sleep(0.05)
 
@@ -73,19 +73,19 @@ def test_wait_ends_when_the_last_leaves() -> None:
     thread.start()
     entered.wait()
     gate.shut()
-    assert gate.wait(time.monotonic() + 5) == []
+    assert gate.wait_until_empty(time.monotonic() + 5) == []
     thread.join()
 
 
 def test_orphan_says_why_even_inside() -> None:
     gate = Gate("a")
-    gate.enter("block")
+    gate.visit("block").stay()
     gate.orphan()
     assert gate.state is State.ORPHANED
     with pytest.raises(vlcs.StateError, match="made before this process was forked from its parent"):
-        gate.enter("x")
+        gate.visit("x").__enter__()
     gate.leave()  # the end of the parent's block, in the child
-    assert gate.wait(None) == []
+    assert gate.wait_until_empty(None) == []
 
 
 def test_orphan_of_a_closed_context_stays_closed() -> None:
@@ -93,6 +93,91 @@ def test_orphan_of_a_closed_context_stays_closed() -> None:
     gate.close()
     gate.orphan()
     assert gate.state is State.CLOSED
+
+
+def test_destructors_may_enter_at_any_moment() -> None:
+    gate = Gate("a")
+    entered = 0
+
+    class Handle:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            nonlocal entered
+            with gate.visit("destructor"):
+                entered += 1
+
+    before = gc.get_threshold()
+    gc.set_threshold(7)
+    try:
+        for _ in range(2000):
+            Handle()
+            with gate.visit("x"):
+                gate.accept(gate, "job")
+                gate.drop(gate)
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert entered == 2000
+    assert gate.inside() == []
+
+
+def test_a_block_that_another_thread_leaves_is_over() -> None:
+    gate = Gate("a")
+    context = Depth()
+    gate.visit("block", context).stay()  # type: ignore[arg-type]
+    errors: list[vlcs.StateError] = []
+
+    def leave() -> None:
+        try:
+            gate.leave()
+        except vlcs.StateError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    thread.join()
+    assert len(errors) == 1
+    assert "no `await` and no `yield`" in str(errors[0])
+    assert (gate.inside(), context.depth) == ([], 1)
+    assert not gate.is_inside()  # asked by the thread that is still in the context: it leaves now
+    assert context.depth == 0
+
+
+def test_a_thread_that_ended_inside_is_no_other_thread() -> None:
+    gate = Gate("a")
+    inside: list[bool] = []
+    for work in (gate.visit("block").stay, lambda: inside.append(gate.is_inside())):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert inside == [False]
+
+
+class Depth:
+    """A context that counts."""
+
+    depth = 0
+
+    def enter(self) -> None:
+        self.depth += 1
+
+    def leave(self) -> None:
+        self.depth -= 1
+
+
+def test_broken_reprs_hold_nothing() -> None:
+    gate = Gate("a")
+
+    class Curious:
+        def __repr__(self) -> str:
+            with gate.visit("repr"):
+                return "curious"
+
+    with gate.visit(Curious()):
+        gate.shut()
+        assert gate.wait_until_empty(time.monotonic()) == ["curious"]
 
 
 def test_descriptions() -> None:

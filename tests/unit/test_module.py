@@ -35,7 +35,7 @@ class Bridge:
             return Reference("function", repr(found), found.__doc__)
         return found
 
-    def call_path(self, module: str, path: tuple[str, ...], args: Any, kwargs: Any) -> Any:
+    def call_there(self, module: str, path: tuple[str, ...], args: Any, kwargs: Any) -> Any:
         return self._find(module, path)(*args, **kwargs)
 
     def store(self, module: str, path: tuple[str, ...], value: Any) -> None:
@@ -116,7 +116,7 @@ def test_copies_are_the_same_object(gate: Gate, bridge: Bridge) -> None:
 def test_closed_context_says_what_was_called(gate: Gate, bridge: Bridge) -> None:
     function = load(gate, bridge, "math").sqrt
     gate.close()
-    with pytest.raises(vlcs.StateError, match=r"cannot run math\.sqrt in the context 'a': it is closed"):
+    with pytest.raises(vlcs.StateError, match=r"cannot run math\.sqrt\(\) in the context 'a': it is closed"):
         function(4)
     with pytest.raises(vlcs.StateError, match=r"math\.sqrt\.name"):
         _ = function.name

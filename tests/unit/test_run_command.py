@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import io
 import os
 import subprocess
 import sys
@@ -29,6 +30,9 @@ RUNNER = Path(str(importlib.resources.files("vlcs._cli").joinpath("_runner.py"))
         ("-mpkg a", Program((), "module", "pkg", ("a",))),
         ("-c pass a", Program((), "code", "pass", ("a",))),
         ("- a", Program((), "stdin", "-", ("a",))),
+        ("-- app.py -v", Program((), "file", "app.py", ("-v",))),
+        ("-u -- -m a", Program(("-u",), "file", "-m", ("a",))),
+        ("-- - a", Program((), "stdin", "-", ("a",))),
         ("-u -OO app.py", Program(("-u", "-OO"), "file", "app.py", ())),
         ("-W error -Xdev app.py", Program(("-Werror", "-Xdev"), "file", "app.py", ())),
         ("-uWerror app.py", Program(("-uWerror",), "file", "app.py", ())),
@@ -50,17 +54,26 @@ def test_line_is_read_as_python_does(line: str, program: Program) -> None:
     [
         ("", "no program to run"),
         ("-u", "no program to run"),
+        ("--", "no program to run"),
         ("-m", "option -m needs an argument"),
         ("-X", "option -X needs an argument"),
         ("-Z app.py", "unknown option '-Z'"),
         ("--verbose app.py", "unknown option '--verbose'"),
     ],
 )
-def test_line_that_python_would_refuse(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_that_cannot_be_run(
+    line: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
     assert _cli.main(["run", *line.split()]) == 2
     shown = capsys.readouterr()
     assert words in shown.err
     assert shown.out == ""
+
+
+def test_without_a_program_what_is_piped_in_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("pass"))
+    assert _run.parse(["-u"]) == Program(("-u",), "stdin", "", ())
 
 
 def test_command_keeps_the_options_of_the_outer_python(monkeypatch: pytest.MonkeyPatch) -> None:

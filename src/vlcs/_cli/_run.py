@@ -53,33 +53,42 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Program:
-    """Splits a command line as `python` does."""
+    """Splits a command line as `python` does. Without a program it is what is piped in, if anything is."""
     options: list[str] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
-        if word == "-":
-            return Program(tuple(options), "stdin", "-", tuple(rest))
-        if not word.startswith("-"):
-            return Program(tuple(options), "file", word, tuple(rest))
+        ends_options = word == "--" and bool(rest)
+        if ends_options:
+            word = rest.pop(0)
+        if ends_options or word == "-" or not word.startswith("-"):
+            kind = "stdin" if word == "-" else "file"
+            return Program(tuple(options), kind, word, tuple(rest))
         if word == "--check-hash-based-pycs":
             options += [word, _argument(word, "", rest)]
-            continue
-        letters = word[1:]
-        for place, letter in enumerate(letters, 1):
-            if letter in _PROGRAM:
-                if place > 1:
-                    options.append(word[:place])
-                target = _argument(f"-{letter}", letters[place:], rest)
-                return Program(tuple(options), "module" if letter == "m" else "code", target, tuple(rest))
-            if letter in _WITH_ARGUMENT:
-                options.append(word if letters[place:] else word + _argument(f"-{letter}", "", rest))
-                break
-            if letter not in _FLAGS:
-                raise UsageError(f"unknown option {word!r}: these are the options of python")
-        else:
-            options.append(word)
-    raise UsageError("no program to run: give a script, -m module, -c code, or - for standard input")
+        elif word != "--" and (program := _take_letters(word, options, rest)):
+            return program
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("no program to run: give a script, -m module, -c code, or - for standard input")
+    return Program(tuple(options), "stdin", "", ())
+
+
+def _take_letters(word: str, options: list[str], rest: list[str]) -> Program | None:
+    """Takes over a word of options; gives the program where one of its letters names it."""
+    letters = word[1:]
+    for place, letter in enumerate(letters, 1):
+        if letter in _PROGRAM:
+            if place > 1:
+                options.append(word[:place])
+            target = _argument(f"-{letter}", letters[place:], rest)
+            return Program(tuple(options), "module" if letter == "m" else "code", target, tuple(rest))
+        if letter in _WITH_ARGUMENT:
+            options.append(word if letters[place:] else word + _argument(f"-{letter}", "", rest))
+            return None
+        if letter not in _FLAGS:
+            raise UsageError(f"unknown option {word!r}: these are the options of python")
+    options.append(word)
+    return None
 
 
 def command_line(program: Program, pool: str) -> list[str]:

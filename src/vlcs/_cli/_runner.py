@@ -98,6 +98,14 @@ def _prepare(
     return partial(exec, code, namespace), names
 
 
+def _show(hook: Callable[..., object], kind: Any, error: Any, traceback: Any) -> None:
+    """An excepthook: the one that is there, without the frames that lead to the program."""
+    own = traceback.tb_frame.f_code.co_filename
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == own:
+        traceback = traceback.tb_next
+    hook(kind, error.with_traceback(traceback), traceback)
+
+
 def _become() -> None:
     """Turns this process into the program."""
     pool, kind, target, *arguments = sys.argv[1:]
@@ -105,6 +113,7 @@ def _become() -> None:
     _forget(pool)
     run, names = _prepare(kind, target, namespace)
     sys.argv[:] = [{"module": "-m", "code": "-c"}.get(kind, target), *arguments]
+    show, bind, system = _show, partial, sys
     # From here on nothing of this file can be looked up.
     for name in [name for name in namespace if not name.startswith("__")]:
         del namespace[name]
@@ -113,7 +122,12 @@ def _become() -> None:
     namespace.get("__annotations__", {}).clear()
     namespace.update(__doc__=None, __spec__=None, __loader__=None, __package__=None)
     namespace.update(names)
-    run()
+    try:
+        run()
+    except BaseException:
+        # Python prints it as in a plain start: without the frames of this file.
+        system.excepthook = bind(show, system.excepthook)
+        raise
 
 
 _become()

@@ -11,6 +11,8 @@ import importlib.util
 import io
 import pickle
 import sys
+import threading
+from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -42,6 +44,20 @@ class Reference:
     text: str
     """Its repr there, shortened."""
     doc: str | None
+    type_name: str = ""
+    kept: Kept | None = None
+    """Where it has no name to be found by."""
+
+
+class Kept:
+    """An object that its interpreter keeps until this is gone."""
+
+    def __init__(self, number: int, dropped: deque[int]) -> None:
+        self.number = number
+        self._dropped = dropped
+
+    def __del__(self) -> None:
+        self._dropped.append(self.number)  # for the next call: no GIL can be taken here
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - named as that of concurrent.futures
@@ -62,10 +78,12 @@ class Bridge:
     `__cause__`; RemoteError where their class cannot be rebuilt here.
     """
 
-    def __init__(self, interpreter: Interpreter, name: str) -> None:
-        """`name`: the context's, for messages."""
+    def __init__(self, interpreter: Interpreter, name: str, *, inherits_path: bool = True) -> None:
+        """`name`: the context's, for messages. `inherits_path`: its `sys.path` is the host's of now."""
         self._interpreter = interpreter
         self._name = name
+        self._dropped: deque[int] = deque()
+        self._sys_path = tuple(sys.path) if inherits_path else None
         self._perform("a set-up call", ("prepare", _sharing_source(), _cloudpickle_folder()))
 
     def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -81,34 +99,42 @@ class Bridge:
             return self._perform(function, ("call", named, tuple(args), dict(kwargs)))
         return self._perform(function, ("call", function, tuple(args), dict(kwargs)), plain=False)
 
-    def call_path(
-        self, module: str, path: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+    # `root` is the name of a module there, or an object that is kept there; `path` leads from it by
+    # attributes. Data comes by value, arrays shared; of what has behaviour a Reference comes.
+
+    def call_there(
+        self, root: str | Kept, path: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Calls an object there that is found by its name there."""
-        what = ".".join((module, *path)) + "()"
-        return self._perform(what, ("call", (module, tuple(path)), tuple(args), dict(kwargs)))
+        """Calls an object that stays there."""
+        return self._perform(
+            f"{_words(root, path)}()", ("call_there", _where(root), tuple(path), tuple(args), dict(kwargs))
+        )
 
-    def fetch(self, module: str, path: Sequence[str]) -> Any:
-        """Reads an attribute there (with an empty path: imports the module).
+    def operate(self, root: str | Kept, path: Sequence[str], name: str, args: Sequence[Any]) -> Any:
+        """Has `name`, one of the guest's _OPERATORS, done to an object that stays there."""
+        return self._perform(
+            f"{name} of {_words(root, path)}", ("operate", _where(root), tuple(path), name, tuple(args))
+        )
 
-        Data comes by value, arrays shared; of what has behaviour (modules, classes, functions, other
-        objects) a Reference comes.
-        """
-        return self._perform(".".join((module, *path)), ("fetch", module, tuple(path)))
+    def fetch(self, root: str | Kept, path: Sequence[str]) -> Any:
+        """Reads an attribute there (with an empty path: imports the module)."""
+        return self._perform(_words(root, path), ("fetch", _where(root), tuple(path)))
 
-    def store(self, module: str, path: Sequence[str], value: Any) -> None:
+    def store(self, root: str | Kept, path: Sequence[str], value: Any) -> None:
         """Sets an attribute there."""
-        what = ".".join((module, *path)) + " = ..."
-        self._perform(what, ("store", module, tuple(path), value))
+        self._perform(f"{_words(root, path)} = ...", ("store", _where(root), tuple(path), value))
 
-    def directory(self, module: str, path: Sequence[str]) -> list[str]:
+    def directory(self, root: str | Kept, path: Sequence[str]) -> list[str]:
         """The names of an object's attributes there."""
         names: list[str] = self._perform(
-            f"dir({'.'.join((module, *path))})", ("directory", module, tuple(path))
+            f"dir({_words(root, path)})", ("directory", _where(root), tuple(path))
         )
         return names
 
     def _perform(self, what: object, request: tuple[Any, ...], *, plain: bool = True) -> Any:
+        if self._dropped and request[0] != "release":
+            numbers = [self._dropped.popleft() for _ in range(len(self._dropped))]
+            self._perform("a release", ("release", numbers))
         buffers: list[pickle.PickleBuffer] = []
         payload = self._encode(what, request, buffers, plain=plain and _is_plain(request))
         answer, leases = self._interpreter.call(payload, buffers)
@@ -117,6 +143,8 @@ class Bridge:
     def _encode(
         self, what: object, request: tuple[Any, ...], buffers: list[pickle.PickleBuffer], *, plain: bool
     ) -> bytes:
+        before = destination()
+        _thread.destination = self
         try:
             return _dumps(request, buffers, plain=plain)
         except Exception as error:
@@ -127,6 +155,8 @@ class Bridge:
                 "function; nothing was run.",
                 part,
             ) from error
+        finally:
+            _thread.destination = before
 
     def _decode(self, what: object, payload: bytes, leases: Sequence[Any]) -> Any:
         try:
@@ -142,7 +172,9 @@ class Bridge:
             case "value":
                 return details[0]
             case "reference":
-                return Reference(*details)
+                kind, text, doc, type_name, number = details
+                kept = None if number is None else Kept(number, self._dropped)
+                return Reference(kind, text, doc, type_name, kept)
             case "error":
                 self._raise(what, *details)
             case "unpicklable":
@@ -173,11 +205,36 @@ class Bridge:
                 type_name,
                 traceback,
             )
+        elif isinstance(error, ModuleNotFoundError) and self._sys_path is not None:
+            later = [entry for entry in sys.path if entry not in self._sys_path]
+            if later:
+                error.add_note(
+                    f"The context {self._name!r} has the sys.path of when it was made; since then the host's "
+                    f"got {later!r}. Make contexts after changing sys.path, or change it there too: "
+                    "vlc.run(site.addsitedir, folder)."
+                )
         error.__cause__ = RemoteTraceback(traceback)
         try:
             raise error
         finally:
             del error  # its traceback holds this frame: without the reference there is no cycle
+
+
+_thread = threading.local()
+
+
+def destination() -> Bridge | None:
+    """The bridge that this thread pickles a request for right now."""
+    found: Bridge | None = getattr(_thread, "destination", None)
+    return found
+
+
+def _where(root: str | Kept) -> str | int:
+    return root if isinstance(root, str) else root.number
+
+
+def _words(root: str | Kept, path: Sequence[str]) -> str:
+    return ".".join((root if isinstance(root, str) else "object", *path))
 
 
 def _dumps(value: Any, buffers: list[pickle.PickleBuffer], *, plain: bool) -> bytes:
@@ -278,9 +335,10 @@ def _culprit(request: tuple[Any, ...]) -> str:
 
 
 def _parts(request: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    if request[0] == "call":
-        _, function, args, kwargs = request
-        yield "the function", function
+    if request[0] in {"call", "call_there"}:
+        *_, args, kwargs = request
+        if request[0] == "call":
+            yield "the function", request[1]
         yield from _numbered(args)
         for name, value in kwargs.items():
             yield f"argument {name}={_short(value)}", value

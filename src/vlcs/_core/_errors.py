@@ -49,10 +49,22 @@ class StateError(VLCError, RuntimeError):
 
 
 class LoadError(VLCError, OSError):
-    """A library, symbol, version or libpython is missing, damaged, or made for another machine.
+    """A library, version or libpython is missing, damaged, or made for another machine.
 
     The fault lies with the file (or its absence), not with the call: install or rebuild it.
-    An OSError, as `ctypes.CDLL` raises.
+    An OSError, as `ctypes.CDLL` raises; `errno` and `filename` are set where they are known.
+    """
+
+    def __init__(self, message: str, subject: str = "", os_error: int = 0) -> None:
+        super().__init__(message, subject, os_error)
+        self.errno = os_error or None
+        self.filename = subject or None
+
+
+class SymbolError(VLCError, AttributeError):
+    """A library of a context has no function or variable of that name, nor has what it needs.
+
+    An AttributeError, as attributes of `ctypes.CDLL` raise, so `hasattr(library, "name")` works.
     """
 
 

@@ -34,10 +34,9 @@ class Executor:
             raise
         return future
 
-    def cancel(self) -> None:
-        """Cancels all jobs that have not begun."""
-        for future in list(self._queued):
-            future.cancel()
+    def cancel(self) -> int:
+        """Cancels all jobs that have not begun; gives their number."""
+        return sum(future.cancel() for future in list(self._queued))
 
 
 class _Job:
@@ -63,11 +62,9 @@ class _Job:
         if not future.set_running_or_notify_cancel():
             self._gate.drop(self)
             return
-        self._gate.begin(self)
-        try:
+        with self._gate.begin(self):
+            self._gate.drop(self)
             _settle(future, work)
-        finally:
-            self._gate.leave()
 
 
 def _settle(future: Future[Any], work: Callable[[], Any]) -> None:

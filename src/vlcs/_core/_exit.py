@@ -4,14 +4,22 @@ Contexts that are still open at exit are closed in reverse order of creation, in
 most: a program that forgets `close()` ends as any other, with its own exit code.
 """
 
+from __future__ import annotations
+
 import atexit
 import logging
 import os
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from vlcs._core._errors import VLCError
 from vlcs._core._registry import REGISTRY
+
+if TYPE_CHECKING:
+    from vlcs._core._instance import Instance
+
+_LOG = logging.getLogger("vlcs")
 
 WORK_SECONDS = 2.5
 """How long work that was submitted or called may go on at exit, for all contexts together."""
@@ -38,15 +46,29 @@ def close_all() -> None:
     start = time.monotonic()
     for member in members:
         member.gate.shut()
+        with suppress(VLCError):
+            member.gate.expel()  # a `with` block of this thread never ends now
     for member in members:
-        if member.gate.wait(start + WORK_SECONDS):
-            member.executor.cancel()
-            with suppress(VLCError):
-                member.interrupt()
+        if left := member.gate.wait_until_empty(start + WORK_SECONDS):
+            _end_work(member, left)
     for member in members:
         # Whoever comes last still gets a moment: most contexts end in milliseconds.
         remaining = max(0.1, start + TOTAL_SECONDS - time.monotonic())
         try:
             member.close(remaining, abandon=True)
         except VLCError as error:
-            logging.getLogger("vlcs").warning("at exit: %s", error)
+            _LOG.warning("at exit: %s", error)
+
+
+def _end_work(member: Instance, left: list[str]) -> None:
+    cancelled = member.executor.cancel()
+    with suppress(VLCError):
+        member.interrupt()
+    _LOG.warning(
+        "at exit: the context %r still had work after %g s: %s. %sPython code on its first thread is "
+        "interrupted. Wait for the futures, or call close(), before the program ends.",
+        member.name,
+        WORK_SECONDS,
+        ", ".join(left),
+        f"{cancelled} of its jobs had not begun and will not; " if cancelled else "",
+    )

@@ -1,16 +1,12 @@
-"""Who is inside a context, and whether it still lets anyone in.
+"""Who is inside a context, which jobs wait for it, and when it is shut."""
 
-The native side counts visitors too; this gate also knows what they run, in words that a message can
-show, and keeps an interpreter from being finalised while a host thread is inside it.
-"""
+from __future__ import annotations
 
 import enum
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from vlcs._core._errors import StateError
+from vlcs._core._native import Door, Visit
 
 
 class State(enum.Enum):
@@ -24,18 +20,16 @@ class State(enum.Enum):
     """The copy of a parent's context in a child of `os.fork`: its threads do not exist there."""
 
 
-class Gate:
+class Gate(Door):
     """Counts the calls inside a context and the jobs accepted for it.
 
     A thread that is inside may always enter again, so a gate that shuts never breaks a call midway.
+    There is no lock to wait for: signal handlers and destructors may enter too, at any moment.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._state = State.OPEN
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._inside: dict[int, list[object]] = {}
         self._jobs: dict[int, object] = {}
 
     @property
@@ -43,67 +37,29 @@ class Gate:
         """Where the context is in its life."""
         return self._state
 
-    def enter(self, what: object) -> None:
-        """Lets this thread in, or raises StateError; `what` (a function or words) names it in messages."""
-        thread = threading.get_ident()
-        with self._lock:
-            stack = self._inside.get(thread)
-            if self._state is not State.OPEN and (stack is None or self._state is State.ORPHANED):
-                raise self._refusal(what)
-            if stack is None:
-                self._inside[thread] = [what]
-            else:
-                stack.append(what)
-
-    def leave(self) -> None:
-        """Ends the latest `enter` or `begin` of this thread."""
-        thread = threading.get_ident()
-        with self._lock:
-            stack = self._inside.get(thread)
-            if not stack:
-                return  # orphaned meanwhile: the counts went with the parent
-            stack.pop()
-            if not stack:
-                del self._inside[thread]
-                if self._state is not State.OPEN:  # before, nobody waits
-                    self._changed.notify_all()
-
-    @contextmanager
-    def entered(self, what: object) -> Iterator[None]:
-        """`enter` and `leave` around a block."""
-        self.enter(what)
-        try:
-            yield
-        finally:
-            self.leave()
+    # Entering is `with gate.visit(what):`, which Door has in C: no exception can come between the counting
+    # and the block. `what` (a function or words) names the visit in messages.
 
     def accept(self, job: object, what: object) -> None:
         """Counts a job for one of the context's threads, or raises StateError."""
-        with self._lock:
-            if self._state is not State.OPEN:
-                raise self._refusal(what)
-            self._jobs[id(job)] = what
+        self._jobs[id(job)] = what  # first: who shuts the gate meanwhile waits for it
+        if self._state is not State.OPEN:
+            self.drop(job)
+            raise self.refusal(what)
 
-    def begin(self, job: object) -> None:
-        """Lets an accepted job in on this thread, also when the gate was shut since."""
-        with self._lock:
-            what = self._jobs.pop(id(job), job)
-            self._inside.setdefault(threading.get_ident(), []).append(what)
+    def begin(self, job: object) -> Visit:
+        """Lets an accepted job in on this thread, for `with`, also when the gate was shut since."""
+        return self.visit(self._jobs.get(id(job), job), None, True)
 
     def drop(self, job: object) -> None:
-        """Forgets an accepted job that will not run."""
-        with self._lock:
-            self._jobs.pop(id(job), None)
-            self._changed.notify_all()
+        """Forgets an accepted job that has begun, or will not run."""
+        self._jobs.pop(id(job), None)
+        self.wake()
 
     def check(self, what: object) -> None:
         """Raises StateError unless the context is open."""
         if self._state is not State.OPEN:
-            raise self._refusal(what)
-
-    def is_inside(self) -> bool:
-        """Whether the calling thread is inside."""
-        return threading.get_ident() in self._inside
+            raise self.refusal(what)
 
     def jobs(self) -> int:
         """How many accepted jobs have not begun."""
@@ -111,36 +67,33 @@ class Gate:
 
     def shut(self) -> None:
         """Lets nobody in any more."""
-        with self._lock:
-            if self._state is State.OPEN:
-                self._state = State.SHUT
+        if self._state is State.OPEN:
+            self._state = State.SHUT
+        self.open = False
 
     def close(self) -> None:
         """Marks the end of the context."""
-        with self._lock:
-            self._state = State.CLOSED
+        self._state = State.CLOSED
+        self.open = False
 
     def orphan(self) -> None:
-        """Marks the copy in a forked child, where a thread that is not there may hold the lock."""
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._inside = {}
+        """Marks the copy in a forked child, where the threads that are inside do not exist."""
+        self.forget()
         self._jobs = {}
+        self.open = False
         if self._state is not State.CLOSED:
             self._state = State.ORPHANED
 
-    def wait(self, deadline: float | None) -> list[str]:
+    def wait_until_empty(self, deadline: float | None) -> list[str]:
         """Once shut: waits until nobody is inside and no job is left; after `deadline` says what is."""
-        with self._lock:
-            while self._inside or self._jobs:
-                remaining = None if deadline is None else deadline - time.monotonic()
-                if remaining is not None and remaining <= 0:
-                    break
-                self._changed.wait(remaining)
-            running = [describe(stack[-1]) for stack in self._inside.values()]
-            return running + [f"{describe(what)} (queued)" for what in self._jobs.values()]
+        while (inside := self.inside()) or self._jobs:
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            self.wait()
+        return [*map(describe, inside), *(f"{describe(what)} (queued)" for what in list(self._jobs.values()))]
 
-    def _refusal(self, what: object) -> StateError:
+    def refusal(self, what: object) -> StateError:
+        """The exception for who comes too late."""
         subject = f"cannot run {describe(what)} in the context {self._name!r}"
         if self._state is State.ORPHANED:
             return StateError(
@@ -149,6 +102,15 @@ class Gate:
                 self._name,
             )
         return StateError(f"{subject}: it is closed. Make another with vlcs.VLC(...).", self._name)
+
+    def misplaced(self) -> StateError:
+        """The exception for who leaves out of turn."""
+        return StateError(
+            f"cannot leave the context {self._name!r} here: another thread entered it, or this one has "
+            "entered another since and not left that yet. Use no `await` and no `yield` inside of "
+            "`with vlc:`.",
+            self._name,
+        )
 
 
 def describe(what: object) -> str:

@@ -7,6 +7,7 @@ Its partner is `_bridge.py`; the two agree on what a request and an answer look 
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import collections
 import copyreg
@@ -14,10 +15,12 @@ import functools
 import importlib
 import importlib.machinery
 import io
+import itertools
+import operator
 import os
 import pickle
 import sys
-import threading  # noqa: F401 - now, as it takes the thread that first imports it for the main thread
+import threading  # now, as it takes the thread that first imports it for the main thread
 import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type(Ellipsis))
 _CONTAINERS = (tuple, list, set, frozenset)
 _LARGEST_CONTAINER = 10_000
+_VALUE_MODULES = frozenset({"datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo"})
 
 _TEXT_LIMIT = 200
 
@@ -53,6 +57,17 @@ def serve(payload: bytes, buffers: Sequence[Any]) -> Answer:
     return answer
 
 
+def end() -> None:
+    """Ends what would go on after the last call: threads, and the functions that wait for the exit."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - what Py_FinalizeEx begins with
+        atexit._run_exitfuncs()  # noqa: SLF001 - what it goes on with
+    except Exception:  # noqa: BLE001 - as at the end of any program
+        traceback.print_exc()
+    finally:
+        _flush()
+
+
 def _call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Answer:
     """Calls a function, given as itself or as (module, path)."""
     if isinstance(function, tuple):
@@ -60,27 +75,56 @@ def _call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Answer:
     return _encode_value(function(*args, **kwargs))
 
 
-def _fetch(module: str, path: Sequence[str]) -> Answer:
-    """Reads an attribute: data goes by value, what has behaviour as a description."""
-    value = _resolve(module, path)
-    if _is_data(value):
+# In what follows, `root` is the name of a module, or the number of an object that is kept for the host.
+
+
+def _call_there(root: str | int, path: Sequence[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Answer:
+    """Calls what stays here; of its result, data goes by value, and what has behaviour stays too."""
+    return _encode_result(_resolve(root, path)(*args, **kwargs))
+
+
+def _operate(root: str | int, path: Sequence[str], name: str, args: Sequence[Any]) -> Answer:
+    """Does what Python does for len(x), x[i] and so on."""
+    return _encode_result(_OPERATORS[name](_resolve(root, path), *args))
+
+
+def _fetch(root: str | int, path: Sequence[str]) -> Answer:
+    """Reads an attribute: data goes by value, what has behaviour as a description.
+
+    What can be called, modules and all of a module are found by their path again; other objects of
+    kept ones are kept as well, since another object may have that name next time.
+    """
+    value = _resolve(root, path)
+    if _is_data(value, _LARGEST_CONTAINER):
         return _encode_value(value)
-    doc = getattr(value, "__doc__", None)
-    text = repr(value)
-    if len(text) > _TEXT_LIMIT:
-        text = text[:_TEXT_LIMIT] + "..."
-    return _encode("reference", _kind(value), text, doc if isinstance(doc, str) else None)
+    return _encode_reference(value, keep=isinstance(root, int) and _kind(value) == "object")
 
 
-def _store(module: str, path: Sequence[str], value: Any) -> Answer:
+def _store(root: str | int, path: Sequence[str], value: Any) -> Answer:
     """Sets an attribute."""
-    setattr(_resolve(module, path[:-1]), path[-1], value)
+    setattr(_resolve(root, path[:-1]), path[-1], value)
     return _encode("value", None)
 
 
-def _directory(module: str, path: Sequence[str]) -> Answer:
+def _directory(root: str | int, path: Sequence[str]) -> Answer:
     """Lists the names of an object's attributes."""
-    return _encode("value", dir(_resolve(module, path)))
+    return _encode("value", dir(_resolve(root, path)))
+
+
+def _release(numbers: Sequence[int]) -> Answer:
+    """Gives up objects that the host needs no more."""
+    for number in numbers:
+        _kept.pop(number, None)
+    return _encode("value", None)
+
+
+_kept: dict[int, Any] = {}
+_numbers = itertools.count(1)
+
+
+def kept(number: int) -> Any:
+    """An object that is kept for the host, named so in its pickles."""
+    return _kept[number]
 
 
 def _prepare(sharing: str, cloudpickle_folder: str | None) -> Answer:
@@ -93,37 +137,63 @@ def _prepare(sharing: str, cloudpickle_folder: str | None) -> Answer:
 
 _OPERATIONS: dict[str, Callable[..., Answer]] = {
     "call": _call,
+    "call_there": _call_there,
+    "operate": _operate,
     "fetch": _fetch,
     "store": _store,
     "directory": _directory,
+    "release": _release,
     "prepare": _prepare,
 }
 
 
-def _resolve(module: str, path: Sequence[str]) -> Any:
-    found = sys.modules.get(module)
-    if found is None:
-        found = importlib.import_module(module)
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "bool": bool,
+    "contains": operator.contains,
+    "delitem": operator.delitem,
+    "getitem": operator.getitem,
+    "iter": iter,
+    "len": len,
+    "next": next,
+    "repr": repr,
+    "setitem": operator.setitem,
+    "str": str,
+}
+
+
+def _resolve(root: str | int, path: Sequence[str]) -> Any:
+    found = _kept[root] if isinstance(root, int) else sys.modules.get(root) or importlib.import_module(root)
     for name in path:
         found = getattr(found, name)
     return found
 
 
-def _is_data(value: Any) -> bool:
+def _is_data(value: Any, largest: int | None = None) -> bool:
+    """Whether it is scalars, text, dates, arrays, tensors, or containers of these of at most `largest`."""
     kind = type(value)
     if kind in _ATOMS or isinstance(value, (str, int, float)):  # enumerations too
         return True
     if kind in _CONTAINERS:
-        return len(value) <= _LARGEST_CONTAINER and all(map(_is_data, value))
+        if largest is not None and len(value) > largest:
+            return False
+        return set(map(type, value)).issubset(_ATOMS) or all(_is_data(item, largest) for item in value)
     if kind is dict:
-        return _is_data(list(value)) and _is_data(list(value.values()))
+        return _is_data(list(value), largest) and _is_data(list(value.values()), largest)
+    return _is_value(value)
+
+
+def _is_value(value: Any) -> bool:
     if isinstance(value, (type, ModuleType)) or callable(value):
         return False
+    module = type(value).__module__.partition(".")[0]
+    if module == "numpy":  # times have no buffers
+        return isinstance(value, (sys.modules["numpy"].ndarray, sys.modules["numpy"].generic))
+    if module == "torch":
+        return type(value) is sys.modules["torch"].Tensor
     try:
-        memoryview(value)  # arrays, and NumPy's scalars
+        return module in _VALUE_MODULES or memoryview(value) is not None
     except (TypeError, ValueError, BufferError):
         return False
-    return True
 
 
 def _kind(value: Any) -> str:
@@ -134,6 +204,18 @@ def _kind(value: Any) -> str:
     return "function" if callable(value) else "object"
 
 
+class _Caller(threading._DummyThread):  # noqa: SLF001 - no other way in
+    """How `threading` sees a thread that calls in. As the main thread of a program, it is no daemon.
+
+    Otherwise no thread would be that is started in a call: they take it over from their starter.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._daemonic = False
+
+
+vars(threading)["_DummyThread"] = _Caller
 _sharing = ModuleType("_vlcs_sharing")  # filled by _prepare, the first operation
 _sharing.loads = lambda payload, buffers: pickle.loads(payload, buffers=buffers)  # type: ignore[attr-defined]  # noqa: S301 - from our own process
 
@@ -167,6 +249,30 @@ def _encode_value(value: Any) -> Answer:
     except Exception:  # noqa: BLE001 - pickling runs code of any class
         # Functions and classes that came by value, or were made here, have no name to be found by.
         return _encode_by_value(answer)
+
+
+def _encode_result(value: Any) -> Answer:
+    """The result of a call of what stays here."""
+    try:
+        if _is_data(value):
+            return _dumps(_Pickler, ("value", value))
+    except Exception:  # noqa: BLE001, S110 - pickling runs code of any class, and lists can hold themselves
+        pass
+    return _encode_reference(value, keep=True)
+
+
+def _encode_reference(value: Any, *, keep: bool) -> Answer:
+    """A description of what stays here, with its number where it is kept."""
+    doc = getattr(value, "__doc__", None)
+    text = repr(value)
+    if len(text) > _TEXT_LIMIT:
+        text = text[:_TEXT_LIMIT] + "..."
+    number = None
+    if keep:
+        number = next(_numbers)
+        _kept[number] = value
+    name = _name_of(type(value))
+    return _encode("reference", _kind(value), text, doc if isinstance(doc, str) else None, name, number)
 
 
 def _encode_by_value(answer: Any) -> Answer:
@@ -282,5 +388,7 @@ def _flush() -> None:
             continue  # what the call has done counts more than its words
 
 
+_settings = pickle.loads(_vlcs_host.settings)  # noqa: S301 - from our own process
+os.environ.update(_settings["environ"])  # for programs started here; this one was to begin without
 sys.stdout = sys.__stdout__ = _stream(1, "surrogateescape")  # type: ignore[misc]
 sys.stderr = sys.__stderr__ = _stream(2, "backslashreplace")  # type: ignore[misc]

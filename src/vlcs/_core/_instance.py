@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import sys
 import threading
@@ -9,9 +10,9 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from vlcs._core import _exit, _native, _output, _slice
+from vlcs._core import _exit, _native, _output, _plan, _python, _slice
 from vlcs._core._bridge import Bridge
-from vlcs._core._errors import BusyError, OverlapWarning, StateError
+from vlcs._core._errors import BusyError, OverlapWarning, StateError, VLCError
 from vlcs._core._executor import Executor
 from vlcs._core._gate import Gate, State
 from vlcs._core._registry import REGISTRY
@@ -42,24 +43,25 @@ class Instance:
         self._interpreter: _native.Interpreter | None = None
         self._closing = threading.Lock()
         _exit.install()
-        with REGISTRY.lock:
-            chosen = self._decide(cpus)
-            self.native = _native.Context(
-                name=plan.name,
-                cpus=chosen.cpus if chosen else None,
-                env=plan.env,
-                share=plan.share,
-                threads=plan.threads,
-            )
-            self.name = self.native.name
-            self.gate = Gate(self.name)
-            self.executor = Executor(self.native, self.gate)
-            self._claim(chosen)
-            REGISTRY.add(self)
         try:
+            with REGISTRY.lock:
+                chosen = self._decide(cpus)
+                # Lost to a KeyboardInterrupt before it is stored, it destroys itself.
+                self.native = _native.Context(
+                    name=plan.name,
+                    cpus=chosen.cpus if chosen else None,
+                    env=plan.env,
+                    share=plan.share,
+                    threads=plan.threads,
+                )
+                self.name = self.native.name
+                self.gate = Gate(self.name)
+                self.executor = Executor(self.native, self.gate)
+                self._claim(chosen)
+                REGISTRY.add(self)
             self._warn(chosen)  # where warnings are errors, one undoes the creation too
             if plan.python is not None:
-                self._start(plan.python)
+                self._start(plan, plan.python)
         except BaseException:
             self._discard()
             raise
@@ -84,8 +86,7 @@ class Instance:
     def close(self, timeout: float | None, *, abandon: bool = False) -> None:
         """Waits for calls and jobs, ends the interpreter, destroys the context. See `VLC.close`.
 
-        `abandon`: end the interpreter also while its arrays are held outside; then the rest of the
-        context stays, with their memory.
+        `abandon`: end the interpreter at once also while its arrays are held outside, as at exit.
         """
         if self.gate.state in {State.CLOSED, State.ORPHANED}:
             return
@@ -107,14 +108,10 @@ class Instance:
         if self.gate.state is State.CLOSED:
             return  # by the thread that held the lock
         self.gate.shut()
-        if left := self.gate.wait(deadline):
+        if left := self.gate.wait_until_empty(deadline):
             raise self._busy(", ".join(left), timeout)
-        if self._interpreter is not None:
-            self._interpreter.stop(_milliseconds(deadline), abandon)
-            if abandon and self._interpreter.leases:
-                return  # what holds them lives as long as the process
-            self._interpreter = self.bridge = None
-        self.native.destroy(_milliseconds(deadline))
+        self.native.destroy(_milliseconds(deadline), abandon)
+        self._interpreter = self.bridge = None
         self.gate.close()
         REGISTRY.remove(self)
 
@@ -143,7 +140,7 @@ class Instance:
     def _claim(self, chosen: Slice | None) -> None:
         self.claim = Claim(self.name, frozenset(chosen.cpus), self.exclusive) if chosen else None
 
-    def _start(self, python: Python) -> None:
+    def _start(self, plan: Plan, python: Python) -> None:
         self._interpreter = _native.Interpreter(
             self.native,
             libpython=python.libpython,
@@ -151,20 +148,22 @@ class Instance:
             sys_path=python.sys_path,
             argv=sys.argv,
             bootstrap=_guest_source(),
-            settings=pickle.dumps({"name": self.name}),
+            settings=pickle.dumps({"name": self.name, "environ": _plan.for_children(plan.env)}),
             write=_output.write,
+            warn_options=_python.warn_options(),
+            x_options=_python.x_options(),
         )
-        self.bridge = Bridge(self._interpreter, self.name)
+        self.bridge = Bridge(self._interpreter, self.name, inherits_path=plan.inherits_path)
 
     def _discard(self) -> None:
-        """Undoes a creation that failed halfway."""
-        self.gate.shut()
+        """Undoes a creation that failed halfway, whatever had been stored of it by then."""
+        if not hasattr(self, "native"):
+            return
         try:
-            if self._interpreter is not None:
-                self._interpreter.stop(NATIVE_TIMEOUT_MS, True)
             self.native.destroy(NATIVE_TIMEOUT_MS)
-        finally:
-            self.gate.close()
+        except VLCError as error:  # the exception that is on its way says more
+            logging.getLogger("vlcs").warning("after a failed creation: %s", error)
+        else:
             REGISTRY.remove(self)
 
     def _busy(self, what: str, timeout: float | None) -> BusyError:

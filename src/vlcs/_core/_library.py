@@ -3,6 +3,7 @@
 import ctypes
 from typing import Any
 
+from vlcs._core._errors import LoadError, SymbolError
 from vlcs._core._gate import Gate
 from vlcs._core._native import Context
 
@@ -24,7 +25,7 @@ class Library:
         self._context = context
         self._gate = gate
         self._path = path
-        self._handle = handle
+        self._number = handle
         self._type = _function_type(context, gate, path, use_errno=use_errno)
 
     @property
@@ -35,10 +36,13 @@ class Library:
     def address_of(self, name: str) -> int:
         """Address of a function or variable: `ctypes.c_int.from_address(library.address_of("errors"))`.
 
-        Valid until `close()`. Raises LoadError where neither the library nor what it needs has the symbol.
+        Valid until `close()`. Raises SymbolError where neither the library nor what it needs has the symbol.
         """
         self._gate.check(f"{self._path}: {name}")
-        return self._context.symbol(self._handle, name)
+        try:
+            return self._context.symbol(self._number, name)
+        except LoadError as error:
+            raise SymbolError(error.message, error.subject) from None
 
     def __getitem__(self, name: str) -> Any:
         function = self._type(self.address_of(name))
@@ -49,6 +53,13 @@ class Library:
         # Python's own questions (copy, pickle, inspect) are not for the library.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
+        if name == "_handle":  # ctypes would give it to dlsym, which knows nothing of contexts
+            raise SymbolError(
+                f"ctypes cannot search {self._path!r} in the context {self._context.name!r} by itself. Write "
+                'c_int.from_address(library.address_of("name")) for c_int.in_dll(library, "name"), and '
+                'prototype(library.address_of("name")) for prototype(("name", library)).',
+                self._path,
+            )
         function = self[name]
         setattr(self, name, function)
         return function
@@ -75,15 +86,8 @@ def _function_type(context: Context, gate: Gate, path: str, *, use_errno: bool) 
         __module__ = path
 
         def __call__(self, *arguments: Any) -> Any:
-            gate.enter(self)
-            try:
-                context.enter()
-                try:
-                    return super().__call__(*arguments)
-                finally:
-                    context.leave()
-            finally:
-                gate.leave()
+            with gate.visit(self, context):
+                return super().__call__(*arguments)
 
         def __repr__(self) -> str:
             return f"<function {self.__name__!r} of {path!r} in context {context.name!r}>"

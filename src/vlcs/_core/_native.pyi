@@ -6,7 +6,7 @@ Every failure raises a class of `vlcs._core._errors`, made in one place from the
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Self, final
 
 ABI_VERSION: int
 
@@ -25,7 +25,13 @@ class Context:
     """A `vlc_context`. Methods release the GIL while they wait or load."""
 
     def __init__(
-        self, *, name: str | None, cpus: Sequence[int] | None, env: Sequence[str], share: Sequence[str], threads: int
+        self,
+        *,
+        name: str | None,
+        cpus: Sequence[int] | None,
+        env: Sequence[str],
+        share: Sequence[str],
+        threads: int,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -47,15 +53,63 @@ class Context:
     def threads(self) -> list[int]: ...
     def libraries(self) -> list[str]: ...
     def stats(self) -> dict[str, int]: ...
-    def destroy(self, timeout_ms: int = -1) -> None: ...
+    def destroy(self, timeout_ms: int = -1, abandon: bool = False) -> None:
+        """Ends the interpreter on its home thread, then the context. Again: nothing.
+
+        Waits for calls and threads, 5 s each where `timeout_ms` is negative; BusyError where they do not
+        end. While arrays of the interpreter are held outside, the rest goes by itself with the last of
+        them; `abandon` finalises the interpreter all the same, and its memory stays (at exit).
+        """
+
+@final
+class Visit:
+    """One stay inside of a context, for one `with`. Made by `Door.visit`."""
+
+    def __enter__(self) -> Self:
+        """Counts this thread in. Raises `Door.refusal` where the door is closed and the thread not inside."""
+    def stay(self) -> None:
+        """Enters until `Door.leave`, for who has no `with`."""
+    def __exit__(self, *unused: object) -> None:
+        """Counts it out, whatever happens; again: nothing.
+
+        Raises `Door.misplaced` where this thread cannot leave the visit's context now. It does at one of
+        its next visits.
+        """
+
+class Door:
+    """Counts who is inside of a context, without a lock.
+
+    In C, so that no signal handler or asynchronous exception comes between the counting and the block.
+    A subclass has `refusal(what)` and `misplaced()`, which make the exceptions.
+    """
+
+    open: bool
+    """Whether newcomers are let in; threads that are inside always are."""
+    def visit(self, what: object, context: Context | None = None, accepted: bool = False, /) -> Visit:
+        """A stay, for `with`; enters `context` too. `accepted`: it is let in whether `open` or not."""
+    def is_inside(self) -> bool:
+        """Whether the calling thread is inside."""
+    def inside(self) -> list[object]:
+        """What each thread that is inside does there: the `what` of its latest visit."""
+    def wait(self) -> None:
+        """Waits until somebody leaves a door that is not open, a moment at most."""
+    def wake(self) -> None:
+        """Ends `wait`."""
+    def leave(self) -> None:
+        """Ends the latest `Visit.stay` of this thread, or of another that this one goes on for."""
+    def forget(self) -> None:
+        """In a forked child: forgets other threads, and lets nobody in any more."""
+    def expel(self) -> None:
+        """Ends all visits of the calling thread."""
 
 @final
 class Interpreter:
-    """A private CPython in a context. Started and stopped on the home thread (the pool's thread 0).
+    """A private CPython in a context. It begins and ends on the home thread (the pool's thread 0).
 
     Start: loads `libpython`, sets the program name, initialises, sets `sys.path` (when given) and
     `sys.argv`, then executes `bootstrap` (source text of `_guest.py`) in a fresh module named
-    `_vlcs_guest`, which must define `serve(payload: bytes, buffers: list) -> tuple[bytes, list]`.
+    `_vlcs_guest`, which must define `serve(payload: bytes, buffers: list) -> tuple[bytes, list]` and
+    `end()`, which ends what would go on: threads, and atexit functions.
     """
 
     def __init__(
@@ -69,8 +123,12 @@ class Interpreter:
         bootstrap: str,
         settings: bytes,
         write: Callable[[int, str], object],
+        warn_options: Sequence[str],
+        x_options: Sequence[str],
     ) -> None:
-        """`settings` (pickle) is handed to the guest as `_vlcs_host.settings`.
+        """`warn_options` and `x_options` are as after -W and -X; other flags are those of the host.
+
+        `settings` (pickle) is handed to the guest as `_vlcs_host.settings`.
 
         `write(fd, text)` is the host function behind the guest's `sys.stdout` (1) and `sys.stderr` (2).
         """
@@ -83,12 +141,6 @@ class Interpreter:
     @property
     def leases(self) -> int:
         """Arrays of this interpreter that are held outside."""
-    def stop(self, timeout_ms: int = -1, abandon: bool = False) -> None:
-        """Finalises the interpreter on its home thread. Safe to call again.
-
-        Waits for the calls inside. Arrays still held outside are refused with their number, or, with
-        `abandon`, left as they are (at exit).
-        """
 
 def limits() -> dict[str, int]:
     """`vlc_get_limits`: contexts, static_tls_total, static_tls_used, mappings, mappings_max."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vlcs._core import _python
@@ -22,6 +22,8 @@ class Plan:
     threads: int
     python: _python.Python | None
     """None: no private interpreter."""
+    inherits_path: bool
+    """It is the host's own Python, with its `sys.path`."""
 
 
 def plan(
@@ -39,13 +41,25 @@ def plan(
             f"cannot use python={os.fspath(python)!r} with interpreter=False: there would be no interpreter "
             "to be that Python. Leave one of them out."
         )
-    return Plan(
+    checked = Plan(
         name=_name(name),
         env=_env(env),
         share=_share(share),
         threads=_threads(threads),
         python=_python.find(python) if interpreter else None,
+        inherits_path=python is None,
     )
+    if checked.python is None:
+        return checked
+    given = {name: value for name, value in (env or {}).items() if name.startswith("PYTHON")}
+    _python.check_environment(checked.python, given)
+    hidden = tuple(name for name in _python.HOSTS_OWN if name not in given)
+    return replace(checked, env=(*checked.env, *hidden))
+
+
+def for_children(env: Iterable[str]) -> dict[str, str]:
+    """Variables that the private interpreter begins without, but programs that it starts have."""
+    return {name: os.environ[name] for name in _python.HOSTS_OWN if name in env and name in os.environ}
 
 
 def _name(name: Any) -> str | None:

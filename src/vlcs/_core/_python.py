@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,9 @@ from typing import Any
 from vlcs._core._errors import ArgumentError, LoadError
 
 _PROBE_SECONDS = 30.0
+
+HOSTS_OWN = ("PYTHONHOME", "PYTHONPATH")
+"""Variables that a private interpreter does not inherit: its prefix and `sys.path` are known already."""
 
 # Runs in the other Python, of whatever version, so it keeps to what all of them know. `-c` puts
 # the current folder first on sys.path: taken off before anything is imported from it.
@@ -112,6 +115,70 @@ def find(python: str | os.PathLike[str] | None) -> Python:
     return Python(found.executable, found.version, found.libpython, (*_script_folder(), *found.sys_path))
 
 
+def warn_options() -> list[str]:
+    """The host's options -W; those of PYTHONWARNINGS a private interpreter finds itself."""
+    inherited = os.environ.get("PYTHONWARNINGS", "").split(",")
+    return [option for option in sys.warnoptions if option not in inherited]
+
+
+def x_options() -> list[str]:
+    """The host's options -X."""
+    return [name if value is True else f"{name}={value}" for name, value in sys._xoptions.items()]  # noqa: SLF001 - documented
+
+
+def check_environment(python: Python, given: Mapping[str, str | None]) -> None:
+    """Raises ArgumentError where the Python would end the process, as it does over a bad PYTHONHASHSEED.
+
+    `given` are the changes of `env=` that are Python's. Its variables with which this process itself began
+    are known to be good; where others are set, the Python is asked in a child process, once.
+    """
+    variables = {name: os.environ[name] for name in os.environ if name.startswith("PYTHON")}
+    for name in HOSTS_OWN:
+        variables.pop(name, None)
+    variables.update({name: value for name, value in given.items() if value is not None})
+    for name, value in given.items():
+        if value is None:
+            variables.pop(name, None)
+    if sys.flags.ignore_environment or variables.items() <= _first_variables().items():
+        return
+    if refusal := _refusal(python.executable, tuple(sorted(variables.items()))):
+        named = ", ".join(f"{name}={value!r}" for name, value in sorted(variables.items()))
+        raise ArgumentError(
+            f"cannot start a private interpreter with the environment {named}: {python.executable} "
+            f"{refusal}. Give values that it accepts by env=, or None to remove the variable.",
+            named,
+        )
+
+
+@lru_cache(maxsize=1)
+def _first_variables() -> dict[str, str]:
+    """The environment that this process was started with."""
+    try:
+        entries = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
+    except OSError:
+        return {}
+    return {name: value for name, _, value in (entry.partition("=") for entry in entries)}
+
+
+@lru_cache(maxsize=64)
+def _refusal(executable: str, variables: tuple[tuple[str, str], ...]) -> str | None:
+    """What the Python answers to such variables, or None where it starts."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    try:
+        subprocess.run(
+            [executable, "-c", ""],
+            env={**others, **dict(variables)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"does not start ({_reason(error)})"
+    return None
+
+
 def _host_facts() -> _Facts:
     return _Facts(
         implementation=sys.implementation.name,
@@ -146,7 +213,7 @@ def _executable(python: str | os.PathLike[str]) -> Path:
 def _stamp(executable: Path) -> tuple[int, ...]:
     """What changes when a Python is exchanged or its venv is made again; packages come and go without."""
     files = (executable, executable.parent.parent / "pyvenv.cfg")
-    return tuple(file.stat().st_mtime_ns for file in files if file.exists())
+    return tuple(file.stat().st_mtime_ns for file in files if os.path.exists(file))  # noqa: PTH110 - exists() may raise
 
 
 @lru_cache(maxsize=64)
@@ -212,7 +279,7 @@ def _usable(facts: _Facts, subject: str) -> Python:
 def _libpython(facts: _Facts, subject: str) -> str:
     candidates = list(dict.fromkeys(_candidates(facts)))
     for candidate in candidates:
-        if candidate.is_file():
+        if os.path.isfile(candidate):  # noqa: PTH113 - is_file() raises where a folder may not be searched
             return str(candidate)
     name = _names(facts)[0]
     looked = ", ".join(dict.fromkeys(str(candidate.parent) for candidate in candidates))

@@ -41,9 +41,9 @@ class Registry:
         with self.lock:
             return list(self._members)
 
-    def open_members(self) -> list[Instance]:
-        """Those that take work."""
-        return [member for member in self.members() if member.gate.state is State.OPEN]
+    def listed(self) -> list[Instance]:
+        """Those that can be used, or are still to be closed."""
+        return [member for member in self.members() if member.gate.state in {State.OPEN, State.SHUT}]
 
     def claims(self, but: Instance | None = None) -> list[Claim]:
         """CPUs that were given by `cpus=` to contexts that are not closed."""

@@ -31,7 +31,7 @@ def extend(table: MutableMapping[Any, Callable[[Any], Any]]) -> None:
 
 
 def loads(payload: bytes, buffers: Iterable[Any]) -> Any:
-    """`pickle.loads`, also between NumPy 1 and NumPy 2; classes of this side that come back stay as they are."""
+    """`pickle.loads`, also between NumPy 1 and 2; classes of this side that come back stay as they are."""
     names = _numpy_names() if b"numpy.core." in payload or b"numpy._core." in payload else ("", "")
     if b"cloudpickle" in payload or (names[0] and names[0].encode() in payload):
         return _Unpickler(io.BytesIO(payload), buffers=buffers, numpy=names).load()
@@ -100,7 +100,7 @@ class _Reduced:
         """Never: but pickle wants what it is to be called as a function to be callable."""
 
 
-def _named(module: str, name: str) -> Any:
+def named(module: str, name: str) -> Any:
     """A function by its place; many C functions do not know theirs, and pickle would search all modules."""
     return _Reduced(getattr, _Reduced(importlib.import_module, module), name)
 
@@ -146,6 +146,6 @@ def _reduce_tensor(tensor: Any) -> Any:
         return tensor.__reduce_ex__(5)
     torch = sys.modules["torch"]
     data = tensor.reshape(-1).view(torch.uint8).numpy()
-    rebuild = functools.partial(_named("torch", "frombuffer"), dtype=tensor.dtype)
+    rebuild = functools.partial(named("torch", "frombuffer"), dtype=tensor.dtype)
     flat = _Reduced(rebuild, pickle.PickleBuffer(data))
-    return _named("torch", "reshape"), (flat, tuple(tensor.shape))
+    return named("torch", "reshape"), (flat, tuple(tensor.shape))

@@ -109,13 +109,9 @@ class VLC:
             RemoteError: `fn` raised what cannot be rebuilt here. Other exceptions of `fn` come as
                 they are, with the traceback of the context attached.
         """
-        gate = self._instance.gate
         work = self._work(fn, args, kwargs)
-        gate.enter(fn)
-        try:
+        with self._instance.gate.visit(fn):
             return work()
-        finally:
-            gate.leave()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queues `fn(*args, **kwargs)` for the context's own threads; the future gives the outcome.
@@ -164,7 +160,7 @@ class VLC:
                 repr(name),
             )
         gate, native = self._instance.gate, self._instance.native
-        with gate.entered(f"load_library({path!r})"):
+        with gate.visit(f"load_library({path!r})"):
             handle = native.load(path, mode | os.RTLD_NOW)
         return Library(native, gate, path, handle, use_errno=use_errno)
 
@@ -212,7 +208,7 @@ class VLC:
                 be called again.
             StateError: The calling thread is inside the context.
         """
-        if timeout is not None and not timeout >= 0:
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise ArgumentError(
                 f"cannot close the context {self.name!r} with timeout={timeout!r}: give seconds, or None.",
                 repr(timeout),
@@ -223,23 +219,23 @@ class VLC:
         """Enters the context on this thread, so that many calls pay once for the change of CPUs.
 
         The block itself stays host code, on the slice's CPUs. Blocks nest, also across contexts. Leaving the
-        block does not close the context.
+        block does not close the context. What is entered is the thread, so no `await` and no `yield` may
+        be inside of the block: other code of the thread would run on the slice meanwhile, and leaving out
+        of turn, or on another thread, is a StateError. The thread is out all the same; one that was
+        left by another is out at its next visit of any context.
         """
-        self._instance.gate.enter("a `with` block")
+        visit = self._instance.gate.visit("a `with` block", self._instance.native)
         try:
-            self._instance.native.enter()
-        except BaseException:
-            self._instance.gate.leave()
+            visit.stay()
+        except BaseException:  # perhaps of a signal handler, and it is inside
+            visit.__exit__()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            self._instance.native.leave()
-        finally:
-            self._instance.gate.leave()
+        self._instance.gate.leave()
 
     def __repr__(self) -> str:
         state = self._instance.gate.state
@@ -275,8 +271,9 @@ class VLC:
 
 
 def contexts() -> list[VLC]:
-    """The open contexts, in order of creation."""
-    return [member.owner for member in REGISTRY.open_members()]
+    """The contexts that are not closed, in order of creation; also those whose `close()` raised BusyError."""
+    # One that is being made has no instance yet.
+    return [member.owner for member in REGISTRY.listed() if hasattr(member.owner, "_instance")]
 
 
 def vlc_create(name: str | None = None, **options: Any) -> VLC:

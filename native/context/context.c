@@ -168,6 +168,8 @@ static void context_free(vlc_context *context) {
     vlci_thunks_free(context);
     vlci_locale_free(context);
     vlci_exit_free(context);
+    vlci_time_free(&context->libc.time);
+    vlci_text_free(&context->libc.text);
     vlci_pool_free(context);
     vlci_heap_free(context);
     vlci_zones_give(&context->zones);
@@ -230,6 +232,9 @@ static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *e
     context->name = strdup(spec->name ? spec->name : made);
     context->share = list_copy(spec->share);
     context->pool_threads = spec->threads ? spec->threads : 1;
+    vlci_random_make(&context->libc.random);
+    vlci_time_make(&context->libc.time);
+    vlci_getopt_make(&context->libc.getopt);
     if (!context->name || !context->share)
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, spec->name, "cannot create context '%s': out of memory",
                          spec->name ? spec->name : made);

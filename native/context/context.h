@@ -7,6 +7,7 @@
 #include "loader/heap.h"
 #include "loader/image.h"
 #include "loader/scope.h"
+#include "overrides/state.h"
 #include "vlcs.h"
 
 #include <locale.h>
@@ -77,6 +78,7 @@ struct vlc_context {
     struct vlci_locale_old *old_locales;
     char *locale_names[13]; /* by category (LC_ALL is 6) */
     char *locale_all;
+    struct vlci_libc_state libc;
 };
 
 /* context.c */

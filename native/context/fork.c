@@ -16,12 +16,14 @@ extern vlc_context *vlci_contexts;
 static void locks(vlc_context *current, enum vlci_fork when) {
     vlci_lock_fork(&vlci_contexts_lock, when);
     if (current) {
-        vlci_heap_fork(current, when);
+        vlci_lock_fork(&current->libc.time.lock, when); /* before the environment's: it asks for TZ */
+        vlci_lock_fork(&current->libc.random.lock, when);
         vlci_lock_fork(&current->env_lock, when);
         vlci_lock_fork(&current->exit_lock, when);
         vlci_lock_fork(&current->locale_lock, when);
         vlci_lock_fork(&current->slice_lock, when);
         vlci_lock_fork(&current->leaving_lock, when);
+        vlci_heap_fork(current, when); /* after the environment's, which allocates */
     }
     vlci_host_fork(when);
     vlci_search_fork(when);

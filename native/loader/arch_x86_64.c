@@ -46,6 +46,8 @@ ptrdiff_t vlci_tlsdesc_offset(struct vlci_tls_index *index) {
     return (char *)vlci_tls_address(index) - vlci_arch_thread_pointer();
 }
 
+const struct vlci_float_state vlci_arch_float_initial = { 0x1f80, 0x37f }; /* psABI, 3.4.1 */
+
 void vlci_arch_float_save(struct vlci_float_state *state) {
     uint16_t x87;
     __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(state->vector), "=m"(x87));

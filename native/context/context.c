@@ -398,6 +398,7 @@ static int finalise(vlc_context *context, int64_t deadline, vlc_error *error) {
     vlci_visit_leave(context);
     vlci_thread_exits_drop(context);
     vlci_key_drop_context(context);
+    vlci_signals_drop(context);
     atomic_store(&context->state, VLCI_ZOMBIE);
     return VLC_OK;
 }

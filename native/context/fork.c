@@ -25,6 +25,7 @@ static void locks(vlc_context *current, enum vlci_fork when) {
         vlci_lock_fork(&current->leaving_lock, when);
         vlci_heap_fork(current, when); /* after the environment's, which allocates */
     }
+    vlci_signals_fork(when);
     vlci_host_fork(when);
     vlci_search_fork(when);
     vlci_cache_fork(when);

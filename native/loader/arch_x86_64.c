@@ -2,6 +2,7 @@
 #include "loader/tls.h"
 
 #include <cpuid.h>
+#include <ucontext.h>
 
 /* Since binutils 2.36 / glibc 2.31 these are in elf.h under the same numbers; psABI, table 4.10. */
 #define R_TLSDESC 36
@@ -62,6 +63,10 @@ void vlci_arch_float_restore(const struct vlci_float_state *state) {
     uint32_t vector = (state->vector & ~0x3fu) | flags;
     if (now.vector != vector) __asm__ volatile("ldmxcsr %0" : : "m"(vector));
     if (now.x87 != state->x87) __asm__ volatile("fldcw %0" : : "m"(x87));
+}
+
+void *vlci_arch_program_counter(const void *machine) {
+    return (void *)((const ucontext_t *)machine)->uc_mcontext.gregs[REG_RIP];
 }
 
 int vlci_arch_level(void) {

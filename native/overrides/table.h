@@ -30,6 +30,7 @@ enum vlci_group {
     VLCI_KEY,
     VLCI_EXIT,
     VLCI_LOCALE,
+    VLCI_SIGNAL,
     VLCI_STATE,
     VLCI_NAME
 };

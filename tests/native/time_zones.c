@@ -56,6 +56,8 @@ static void compare_moment(const char *zone, long moment) {
 static void compare_clock(const char *zone, struct tm tm) {
     struct tm theirs = tm, ours = tm;
     long expected = host.make((long)(uintptr_t)&theirs);
+    if (expected == -1 && tm.tm_isdst >= 0)
+        return; /* no such time was near: glibc 2.31 refuses, 2.36 answers */
     long actual = call(context, inside.make, (long)(uintptr_t)&ours);
     CHECK(actual == expected && !memcmp(&ours, &theirs, 9 * sizeof(int)),
           "TZ=%s: mktime(%d-%d-%d %d:%d:%d, %d) is %ld, not %ld", zone, 1900 + tm.tm_year, 1 + tm.tm_mon,

@@ -1,4 +1,5 @@
 /* R5: each context has the time zone of its own TZ, with the answers that libc gives to a process which has that TZ. */
+#include <gnu/libc-version.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -53,7 +54,19 @@ static void compare_moment(const char *zone, long moment) {
     CHECK(strcmp(actual, expected) == 0, "TZ=%s at %ld:\n%s not\n%s", zone, moment, actual, expected);
 }
 
+/* To ask for summer time in winter, or the reverse: glibc 2.31 looks farther for a day that had it than 2.36, and
+ * refuses where there is none. */
+static int is_answered_alike(const struct tm *tm) {
+    struct tm theirs = *tm, ours = *tm;
+    if (tm->tm_isdst < 0 || strverscmp(gnu_get_libc_version(), "2.36") >= 0) return 1;
+    theirs.tm_isdst = ours.tm_isdst = -1;
+    host.make((long)(uintptr_t)&theirs); /* both are asked: the next answer depends on it */
+    call(context, inside.make, (long)(uintptr_t)&ours);
+    return theirs.tm_isdst == tm->tm_isdst;
+}
+
 static void compare_clock(const char *zone, struct tm tm) {
+    if (!is_answered_alike(&tm)) return;
     struct tm theirs = tm, ours = tm;
     long expected = host.make((long)(uintptr_t)&theirs);
     if (expected == -1 && tm.tm_isdst >= 0)

@@ -95,9 +95,16 @@ static void faults(vlc_context *a, vlc_context *b) {
     CHECK(handler_of(SIGBUS) == host_escape, "SIGBUS is not given back");
 
     /* Without a handler of the host, a fault ends the process as it would have. */
-    signal(SIGFPE, SIG_DFL);
     CHECK_EQUAL(child_ends(a, "signals_once", 0), 0);
     if (!UNDER_ASAN) {
+        static const int others[] = { SIGILL, SIGTRAP, SIGFPE };
+        for (int i = 0; i < 3; i++) {
+            CHECK_EQUAL(call_named(a, NULL, "signals_take", others[i]), 0);
+            CHECK(handler_of(others[i]) != SIG_DFL, "no handler for signal %d is in the process", others[i]);
+            CHECK_EQUAL(child_ends(b, "signals_trap", others[i]), others[i]);
+            CHECK_EQUAL(call_named(a, NULL, "signals_forget", others[i]), 0);
+            CHECK(handler_of(others[i]) == SIG_DFL, "signal %d is not given back", others[i]);
+        }
         CHECK_EQUAL(call_named(a, NULL, "signals_forget", SIGSEGV), 0);
         CHECK(handler_of(SIGSEGV) == host_escape, "SIGSEGV is not given back");
         signal(SIGSEGV, SIG_DFL);

@@ -195,6 +195,8 @@ static void context_free(vlc_context *context) {
     vlci_thunks_free(context);
     vlci_locale_free(context);
     vlci_exit_free(context);
+    vlci_time_free(&context->libc.time);
+    vlci_text_free(&context->libc.text);
     vlci_pool_free(context);
     vlci_child_view_free(context);
     vlci_heap_free(context);
@@ -258,6 +260,9 @@ static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *e
     if (context->name && !spec->name) strcpy(context->name, made);
     context->share = list_copy(spec->share);
     context->pool_threads = spec->threads ? spec->threads : 1;
+    vlci_random_make(&context->libc.random);
+    vlci_time_make(&context->libc.time);
+    vlci_getopt_make(&context->libc.getopt);
     if (!context->name || !context->share)
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, spec->name, "cannot create context '%s': out of memory",
                          spec->name ? spec->name : made);
@@ -434,6 +439,7 @@ static int finalise(vlc_context *context, int64_t deadline, vlc_error *error) {
     vlci_visit_leave(context);
     vlci_thread_exits_drop(context);
     vlci_key_drop_context(context);
+    vlci_signals_drop(context);
     atomic_store(&context->state, VLCI_ZOMBIE);
     return VLC_OK;
 }

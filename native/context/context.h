@@ -7,6 +7,8 @@
 #include "loader/heap.h"
 #include "loader/image.h"
 #include "loader/scope.h"
+#include "overrides/signal.h"
+#include "overrides/state.h"
 #include "vlcs.h"
 
 #include <locale.h>
@@ -85,6 +87,9 @@ struct vlc_context {
     struct vlci_locale_old *old_locales;
     char *locale_names[13]; /* by category (LC_ALL is 6) */
     char *locale_all;
+    struct vlci_libc_state libc;
+    struct vlci_signals signals;
+    bool takes_signals; /* its handlers of asynchronous signals are the process's */
 };
 
 /* context.c */

@@ -14,6 +14,8 @@
 static void locks(vlc_context *current, enum vlci_fork when) {
     vlci_lock_fork(&vlci_contexts_lock, when);
     if (current) { /* those under which memory is taken come before those of the heap */
+        vlci_lock_fork(&current->libc.time.lock, when); /* before the environment's: it asks for TZ */
+        vlci_lock_fork(&current->libc.random.lock, when);
         vlci_lock_fork(&current->locale_lock, when);
         vlci_lock_fork(&current->env_lock, when);
         vlci_lock_fork(&current->exit_lock, when);
@@ -25,6 +27,7 @@ static void locks(vlc_context *current, enum vlci_fork when) {
     vlci_slice_fork(when);
     vlci_debugger_fork(when);
     vlci_shell_fork(when);
+    vlci_signals_fork(when);
     vlci_host_fork(when);
     vlci_search_fork(when);
     vlci_cache_fork(when);

@@ -67,6 +67,7 @@ static void *work(void *argument) {
     char name[16];
     snprintf(name, sizeof name, "vlc:%s", pool->context->name);
     pthread_setname_np(pthread_self(), name);
+    vlci_arch_float_restore(&vlci_arch_float_initial); /* not that of whoever submitted first */
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         struct vlc_task *task = queue_take(&worker->own);

@@ -40,7 +40,7 @@ int vlci_visit_enter(vlc_context *context, vlc_error *error) {
     visit->outer = thread->visit;
     visit->context = context;
     visit->depth = 0;
-    visit->has_cpus = false;
+    visit->has_cpus = visit->has_stack = false;
     cpu_set_t slice, outside;
     vlci_context_cpus(context, &slice);
     if (!vlci_os_affinity_get(0, &visit->cpus)) {
@@ -64,6 +64,7 @@ void vlci_visit_leave(vlc_context *context) {
     thread->visit = visit->outer;
     uselocale(visit->locale);
     vlci_arch_float_restore(&visit->float_state);
+    if (visit->has_stack) sigaltstack(&visit->stack, NULL);
     cpu_set_t now; /* compared, since a library inside may have moved the thread too */
     if (visit->has_cpus && !vlci_os_affinity_get(0, &now) && !CPU_EQUAL(&now, &visit->cpus))
         vlci_os_affinity_set(0, &visit->cpus);

@@ -64,6 +64,10 @@ struct vlci_float_state {
 };
 void vlci_arch_float_save(struct vlci_float_state *state);
 void vlci_arch_float_restore(const struct vlci_float_state *state);
+extern const struct vlci_float_state vlci_arch_float_initial; /* of a new process */
+
+/* Where the thread was when a signal came: of the third argument of a handler. */
+void *vlci_arch_program_counter(const void *machine);
 
 /* Best x86-64-v level of this processor: 1 to 4. Selects directories of libraries (glibc-hwcaps). */
 int vlci_arch_level(void);

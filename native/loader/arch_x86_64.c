@@ -56,6 +56,8 @@ bool vlci_arch_interrupted_call(const void *machine, uintptr_t *argument, uintpt
     return registers[REG_RAX] == -EINTR && next[-2] == 0x0f && next[-1] == 0x05; /* syscall */
 }
 
+const struct vlci_float_state vlci_arch_float_initial = { 0x1f80, 0x37f }; /* psABI, 3.4.1 */
+
 void vlci_arch_float_save(struct vlci_float_state *state) {
     uint16_t x87;
     __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(state->vector), "=m"(x87));
@@ -70,6 +72,10 @@ void vlci_arch_float_restore(const struct vlci_float_state *state) {
     uint32_t vector = (state->vector & ~0x3fu) | flags;
     if (now.vector != vector) __asm__ volatile("ldmxcsr %0" : : "m"(vector));
     if (now.x87 != state->x87) __asm__ volatile("fldcw %0" : : "m"(x87));
+}
+
+void *vlci_arch_program_counter(const void *machine) {
+    return (void *)((const ucontext_t *)machine)->uc_mcontext.gregs[REG_RIP];
 }
 
 int vlci_arch_level(void) {

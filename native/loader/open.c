@@ -1,6 +1,7 @@
 #include "loader/open.h"
 
 #include "context/context.h"
+#include "loader/arch.h"
 #include "loader/debugger.h"
 #include "loader/error.h"
 #include "loader/host.h"
@@ -183,12 +184,16 @@ static void initialise(vlc_context *context, struct vlci_image *image) {
     context->init_order[context->init_count++] = image; /* room was made before */
     typedef void constructor(int, char **, char **);
     char **environment = vlci_context_environ(context);
+    /* gcc's crtfastmath.o makes a constructor that flushes denormals to zero for all that comes after it */
+    struct vlci_float_state before;
+    vlci_arch_float_save(&before);
     if (image->dynamic.init) ((constructor *)image->dynamic.init)(argument_count, arguments, environment);
     for (size_t i = 0; i < image->dynamic.init_count; i++) {
         uintptr_t function = image->dynamic.init_array[i];
         if (function && function != UINTPTR_MAX)
             ((constructor *)function)(argument_count, arguments, environment);
     }
+    vlci_arch_float_restore(&before);
 }
 
 static void link_chain(vlc_context *context, size_t first) {

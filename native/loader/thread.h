@@ -9,6 +9,7 @@
 
 #include <locale.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -41,6 +42,8 @@ struct vlci_visit {
     cpu_set_t cpus; /* affinity before */
     locale_t locale;
     struct vlci_float_state float_state;
+    bool has_stack; /* a library gave the thread another stack for signal handlers */
+    stack_t stack;  /* the one before */
 };
 
 struct vlci_thread {

@@ -17,7 +17,7 @@ static struct vlci_override table[] = {
 #undef OVERRIDE
 
 #define COUNT (sizeof table / sizeof *table)
-#define BUCKETS 512 /* power of two, at least twice COUNT */
+#define BUCKETS 1024 /* power of two, at least twice COUNT */
 _Static_assert(COUNT * 2 <= BUCKETS, "raise BUCKETS");
 static uint16_t buckets[BUCKETS]; /* row + 1; 0: empty */
 

@@ -31,6 +31,8 @@ enum vlci_group {
     VLCI_KEY,
     VLCI_EXIT,
     VLCI_LOCALE,
+    VLCI_SIGNAL,
+    VLCI_STATE,
     VLCI_NAME
 };
 

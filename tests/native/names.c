@@ -1,56 +1,55 @@
-/* Names of contexts: given ones against made ones, and when a name is free again. */
+/* L8: names of shared memory and semaphores that stand for the process are private; others are the machine's. */
 #include "contexts.h"
 
-#include <stdatomic.h>
+static vlc_context *contexts[3]; /* the first is the host */
+static probe functions[3][4];
 
-static atomic_int go_on;
-
-static void *run_until_told(void *unused) {
-    while (!go_on) usleep(1000);
-    return unused;
+static long ask(int who, int what, const char *name) {
+    probe function = functions[who][what];
+    return who ? call(contexts[who], function, (long)(uintptr_t)name) : function((long)(uintptr_t)name);
 }
 
-/* The context that has closed but cannot go yet has given its name up. */
-static void check_free_after_busy(void) {
-    vlc_error error = VLC_ERROR_INIT;
-    vlc_task *task = NULL;
-    vlc_context *first = context_new("again"), *second = NULL;
-    CHECK_REFUSED(vlc_create(&(vlc_spec){ .size = sizeof(vlc_spec), .name = "again" }, &second, &error),
-                  error, VLC_BAD_ARGUMENT, "again");
-    CHECK(second == NULL, "a refused call wrote its output");
-    CHECK_EQUAL(vlc_submit(first, run_until_told, &task, &task, &error), VLC_OK);
-    CHECK_REFUSED(vlc_destroy(first, 0, &error), error, VLC_BUSY, "again");
-    second = context_new("again");
-    CHECK_TEXT(vlc_name(second), "again");
-    CHECK_TEXT(vlc_name(first), "again");
-    CHECK_REFUSED(vlc_destroy(first, 0, &error), error, VLC_BUSY, "again");
-    context_close(second);
-    go_on = 1;
-    CHECK_EQUAL(vlc_wait(task, NULL, &error), VLC_OK);
-    context_close(first);
-    context_close(context_new("again"));
+/* Whether each of the host and two contexts makes an object of its own by that name. */
+static void check_name(int make, const char *name, int is_private) {
+    for (int who = 0; who < 3; who++)
+        CHECK(ask(who, make, name) == (is_private || !who), "\"%s\" of %d is %sprivate", name, who,
+              is_private ? "not " : "");
+    for (int who = 0; who < 3; who++) CHECK_EQUAL(ask(who, make, name), 0); /* now all have it */
+    if (is_private)
+        for (int who = 2; who >= 0; who--) CHECK_EQUAL(ask(who, make + 1, name), 0);
+    else
+        CHECK_EQUAL(ask(2, make + 1, name), 0);
+    CHECK_EQUAL(ask(0, make + 1, name), -1);
 }
 
 int main(void) {
-    enum { GIVEN = 4, MADE = 8 };
-    vlc_context *contexts[1 + GIVEN + MADE] = { context_new(NULL) };
-    char name[32];
-    int number = 0, count = 1;
-    REQUIRE(sscanf(vlc_name(contexts[0]), "vlc-%d", &number) == 1, "a made name is \"%s\"",
-            vlc_name(contexts[0]));
-
-    /* Names that would have been made next, and in between. */
-    for (int i = 1; i <= GIVEN; i++) {
-        snprintf(name, sizeof name, "vlc-%d", number + i * 2 + i / 3);
-        contexts[count++] = context_new(name);
-        CHECK_TEXT(vlc_name(contexts[count - 1]), name);
+    static const char *const names[] = { "names_memory", "names_memory_drop", "names_semaphore",
+                                         "names_semaphore_drop" };
+    void *host = dlopen(FIXTURE("names"), RTLD_NOW);
+    REQUIRE(host != NULL, "%s", dlerror());
+    for (int who = 0; who < 3; who++) {
+        vlc_library *library = NULL;
+        if (who)
+            library = load(contexts[who] = context_new(who == 1 ? "a" : "b"), FIXTURE("names"), RTLD_NOW);
+        for (int i = 0; i < 4; i++)
+            functions[who][i] = who ? find(contexts[who], library, names[i]) : (probe)dlsym(host, names[i]);
     }
-    for (int i = 0; i < MADE; i++) contexts[count++] = context_new(NULL);
-    for (int i = 0; i < count; i++)
-        for (int k = 0; k < i; k++)
-            CHECK(strcmp(vlc_name(contexts[i]), vlc_name(contexts[k])) != 0, "two contexts are \"%s\"",
-                  vlc_name(contexts[i]));
-    for (int i = 0; i < count; i++) context_close(contexts[i]);
-    check_free_after_busy();
+    for (int kind = 0; kind < 4; kind += 2) {
+        char name[100];
+        int pid = (int)getpid();
+        snprintf(name, sizeof name, "/__vlcs_test_%d", pid);
+        check_name(kind, name, 1);
+        snprintf(name, sizeof name, "/__vlcs_test_%d_%d", pid, (int)getuid());
+        check_name(kind, name, 1);
+        snprintf(name, sizeof name, "/vlcs2_test_%d", pid);
+        check_name(kind, name, 1);
+        snprintf(name, sizeof name, "/vlcs_test_%d_%d_0", pid,
+                 pid + 10000); /* one of many, for other processes */
+        check_name(kind, name, 0);
+        snprintf(name, sizeof name, "/vlcs_test_1%d", pid);
+        check_name(kind, name, 0);
+    }
+    context_close(contexts[1]);
+    context_close(contexts[2]);
     return check_result();
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
-import datetime
+import datetime as dt
 import importlib
 import math
 import pickle
@@ -415,7 +415,7 @@ class TestKeptObjects:
             np.arange(3.0),
             np.datetime64("2020-01-01"),
             np.array([None, "x"]),
-            datetime.date(2020, 1, 2),
+            dt.date(2020, 1, 2),
         ],
         ids=str,
     )

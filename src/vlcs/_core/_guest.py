@@ -389,6 +389,10 @@ def _flush() -> None:
 
 
 _settings = pickle.loads(_vlcs_host.settings)  # noqa: S301 - from our own process
-os.environ.update(_settings["environ"])  # for programs started here; this one was to begin without
+for _variable, _value in _settings["environ"].items():  # of programs started here; this one began with others
+    if _value is None:
+        os.environ.pop(_variable, None)
+    else:
+        os.environ[_variable] = _value
 sys.stdout = sys.__stdout__ = _stream(1, "surrogateescape")  # type: ignore[misc]
 sys.stderr = sys.__stderr__ = _stream(2, "backslashreplace")  # type: ignore[misc]

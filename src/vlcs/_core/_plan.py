@@ -1,6 +1,7 @@
 """The options of a context, checked and made plain data before anything is built."""
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,9 @@ from vlcs._core import _python
 from vlcs._core._errors import ArgumentError
 
 MAX_THREADS = 4096
+
+# As -X dev, which an embedded Python cannot be given in another way.
+_DEV_MODE = "PYTHONDEVMODE=1"
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,20 @@ def plan(
         return checked
     given = {name: value for name, value in (env or {}).items() if name.startswith("PYTHON")}
     _python.check_environment(checked.python, given)
-    hidden = tuple(name for name in _python.HOSTS_OWN if name not in given)
-    return replace(checked, env=(*checked.env, *hidden))
+    more = [name for name in _python.HOSTS_OWN if name not in given]
+    if sys.flags.dev_mode and "PYTHONDEVMODE" not in given:
+        more.append(_DEV_MODE)
+    return replace(checked, env=(*checked.env, *more))
 
 
-def for_children(env: Iterable[str]) -> dict[str, str]:
-    """Variables that the private interpreter begins without, but programs that it starts have."""
-    return {name: os.environ[name] for name in _python.HOSTS_OWN if name in env and name in os.environ}
+def for_children(env: Iterable[str]) -> dict[str, str | None]:
+    """Variables of programs that the private interpreter starts, where it itself begins with others."""
+    variables: dict[str, str | None] = {
+        name: os.environ[name] for name in _python.HOSTS_OWN if name in env and name in os.environ
+    }
+    if _DEV_MODE in env:
+        variables["PYTHONDEVMODE"] = os.environ.get("PYTHONDEVMODE")
+    return variables
 
 
 def _name(name: Any) -> str | None:

@@ -245,8 +245,9 @@ const Elf64_Sym *vlci_dynamic_find(const struct vlci_dynamic *dynamic, const str
     }
     if (!dynamic->sysv_hash || !dynamic->sysv_hash[0]) return NULL;
     const uint32_t *buckets = dynamic->sysv_hash + 2, *chain = buckets + dynamic->sysv_hash[0];
-    for (uint32_t index = buckets[vlci_sysv_hash(wanted->name) % dynamic->sysv_hash[0]]; index;
-         index = chain[index])
+    uint32_t index = buckets[vlci_sysv_hash(wanted->name) % dynamic->sysv_hash[0]];
+    for (uint32_t left = dynamic->sysv_hash[1]; index && left;
+         index = chain[index], left--) /* damage makes circles */
         if (defines(dynamic, index, wanted)) return &dynamic->symbols[index];
     return NULL;
 }

@@ -275,8 +275,9 @@ def test_environments_that_end_a_python() -> None:
         # A private interpreter knows its prefix and path; programs that it starts get what the host has.
         os.environ.update(PYTHONHOME="/nonexistent", PYTHONPATH="/nowhere")
         a = vlcs.VLC("a", env={"PYTHONHASHSEED": "0", "PYTHONWARNINGS": "error"})
-        sees = lambda: (os.environ["PYTHONHOME"], os.environ["PYTHONPATH"], "/nowhere" in sys.path, sys.warnoptions)
-        assert a.run(sees) == ("/nonexistent", "/nowhere", False, ["error"]), a.run(sees)
+        names = "PYTHONHOME", "PYTHONPATH"
+        sees = lambda: ([os.environ[name] for name in names], "/nowhere" in sys.path, sys.warnoptions)
+        assert a.run(sees) == (["/nonexistent", "/nowhere"], False, ["error"]), a.run(sees)
         """
     )
 

@@ -303,15 +303,15 @@ if sys.argv[1:2] == ["check"]:
     import vlcs
     def options():
         import sys
-        names = ("bytes_warning", "debug", "dev_mode", "dont_write_bytecode", "ignore_environment", "isolated",
-                 "no_site", "no_user_site", "optimize", "utf8_mode", "verbose", "int_max_str_digits")
+        names = ("bytes_warning debug dev_mode dont_write_bytecode ignore_environment isolated no_site "
+                 "no_user_site optimize utf8_mode verbose int_max_str_digits").split()
         return [(name, getattr(sys.flags, name)) for name in names], sys.warnoptions, dict(sys._xoptions)
     here, there = options(), vlcs.VLC("a").run(options)
     assert here == there, (here, there)
 else:
     import subprocess
-    for options in ("-OO -B", "-I", "-E -s", "-S", "-X dev", "-X utf8 -b", "-W error::FutureWarning -W ignore",
-                    "-X int_max_str_digits=5000"):
+    for options in ("-OO -B", "-I", "-E -s", "-S", "-X dev", "-X utf8 -b", "-X int_max_str_digits=5000",
+                    "-W error::FutureWarning -W ignore"):
         subprocess.run([sys.executable, *options.split(), __file__, "check", *sys.path], check=True)
 """
 

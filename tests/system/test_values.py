@@ -166,7 +166,8 @@ def test_results_outlive_a_closed_context() -> None:
         assert (held == 1.5).all() and b.run(lambda: __builtins__ and True)
         held[0] = 0
         def contexts():
-            names = [open(f"/proc/self/task/{tid}/comm").read().strip() for tid in os.listdir("/proc/self/task")]
+            threads = os.listdir("/proc/self/task")
+            names = [open(f"/proc/self/task/{thread}/comm").read().strip() for thread in threads]
             return vlcs.limits().contexts, names.count("vlc:a")
         assert contexts()[1] == 1, contexts()
         del held, there

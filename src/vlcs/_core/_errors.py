@@ -87,7 +87,8 @@ class SystemRefusedError(VLCError, OSError):
 class BusyError(VLCError, TimeoutError):
     """Calls or threads of the context did not end in time; the message names what still runs.
 
-    The context takes no new work any more and keeps its memory; `close()` may be called again.
+    The context takes no new work any more and keeps its memory; `contexts()` still lists it, and `close()`
+    may be called again.
     """
 
 

@@ -18,7 +18,7 @@ class Stats:
     jobs: int
     """Submitted calls that have not begun."""
     leases: int
-    """Its arrays and other buffers that are held outside; `close()` is refused while there are any."""
+    """Its arrays and other buffers that are held outside; after `close()` its memory goes with the last."""
     cpu_time: float
     """Used by the context's living threads."""
     voluntary_switches: int

@@ -103,6 +103,11 @@ class VLC:
         both sides. Everything else is copied by pickle, also `bytes`, arrays of objects and subclasses of
         arrays. A function of one of the context's libraries (`load_library`) is called as it is.
 
+        Ctrl-C on the main thread interrupts Python code there, at its next bytecode. A C function that blocks
+        or computes, `time.sleep` too, ends first; and the host's Python waits meanwhile, so handlers
+        of other signals, and handlers of your own for Ctrl-C (asyncio's too), run when the call returns.
+        For what must be answered at once, use `submit` and wait for the future.
+
         Raises:
             StateError: The context is closed.
             PicklingError: An argument, or the result, cannot cross.
@@ -117,15 +122,18 @@ class VLC:
         """Queues `fn(*args, **kwargs)` for the context's own threads; the future gives the outcome.
 
         Values cross as with `run`, when the call starts: change no argument before the result is there.
-        Only a call that has not begun can be cancelled. Raises StateError when the context is closed.
+        Only a call that has not begun can be cancelled. At the end of the program jobs get 2.5 s; those that
+        have not begun then are cancelled, one that runs Python code on the first thread is interrupted,
+        and a warning of the logger `vlcs` names them. Raises StateError when the context is closed.
         """
         return self._instance.executor.submit(fn, self._work(fn, args, kwargs))
 
     def import_module(self, name: str) -> RemoteObject:
         """Imports a module in the context and gives an object that stands for it.
 
-        Calls and attributes are forwarded, on the calling thread (`vlcs.RemoteObject`). Raises what the
-        import raises there; StateError when the context is closed.
+        Calls and attributes are forwarded, on the calling thread; what they give that is not plain data
+        stays in the context too (`vlcs.RemoteObject`). Raises what the import raises there; StateError
+        when the context is closed.
         """
         if not isinstance(name, str) or not name or name.startswith("."):
             raise ArgumentError(
@@ -198,14 +206,18 @@ class VLC:
         run. Closing again does nothing. Contexts that are still open at exit are closed then, in a few
         seconds at most: work that takes longer is interrupted.
 
+        Arrays of the context that are held outside stay valid. Its threads and exit handlers end all the
+        same, and its name and CPUs are free; the interpreter and its memory go by themselves, at no
+        cost until then, when the last of these arrays is dropped, by whichever thread.
+
         Args:
             timeout: Seconds for all of it. None: as long as calls and jobs take, then 5 s for the
                 interpreter's end and 5 s for threads of libraries.
 
         Raises:
-            BusyError: Something did not end in time, or arrays of the context are held outside; the
-                message says what. The context takes no new work and keeps its memory, and `close()` may
-                be called again.
+            BusyError: A call, job or thread did not end in time; the message says which. The context takes
+                no new work and keeps its memory, `contexts()` still lists it, and `close()` may be called
+                again.
             StateError: The calling thread is inside the context.
         """
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):

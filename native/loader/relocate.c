@@ -169,7 +169,9 @@ static int relocate_table(struct work *work, struct table table, bool *indirect,
     for (const Elf64_Rela *r = table.first, *end = r + table.count; r < end; r++) {
         enum vlci_relocation how = vlci_arch_relocation(ELF64_R_TYPE(r->r_info));
         if (how == VLCI_RELOCATE_NOTHING) continue;
-        if (!is_writable(work, bias + r->r_offset)) return out_of_place(work->image, error);
+        if (!is_writable(work, bias + r->r_offset) ||
+            (how == VLCI_RELOCATE_TLS_DESCRIPTOR && !is_writable(work, bias + r->r_offset + 8)))
+            return out_of_place(work->image, error);
         if (how == VLCI_RELOCATE_RELATIVE) {
             ((struct place *)(bias + r->r_offset))->value = bias + r->r_addend;
             continue;

@@ -29,6 +29,7 @@ static void *frames_of(const struct vlci_image *image) {
 /* Frames end with a zero word, which crtend.o brings; without it, a reader would run on into other data. */
 static bool frames_end(const struct vlci_image *image, const void *frames) {
     uintptr_t at = (uintptr_t)frames, end = 0;
+    if (at % 4) return false;
     for (unsigned i = 0; i < image->header_count; i++) {
         const Elf64_Phdr *p = &image->headers[i];
         uintptr_t start = image->map.l_addr + p->p_vaddr;
@@ -38,7 +39,7 @@ static bool frames_end(const struct vlci_image *image, const void *frames) {
     while (at + 4 <= end) {
         uint32_t length = *(const uint32_t *)at;
         if (length == 0) return true;
-        if (length == UINT32_MAX || length > end - at - 4) return false;
+        if (length == UINT32_MAX || length % 4 || length > end - at - 4) return false;
         at += 4 + length;
     }
     return false;

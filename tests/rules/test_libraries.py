@@ -68,7 +68,7 @@ def test_a_pool_is_an_array_and_nothing_else(library: Path) -> None:
 
 
 def test_every_pool_is_there() -> None:
-    sizes = {"", "_1536", "_1024", "_768", "_512", "_256", "_128", "_64"}
+    sizes = {"", "_768", "_512", "_256", "_128", "_64"}
     assert {path.stem.removeprefix("libvlcs_tls") for path in POOLS} == sizes
 
 

@@ -23,7 +23,6 @@
 
 vlci_lock vlci_contexts_lock;
 vlc_context *vlci_contexts; /* not yet destroyed, newest first */
-unsigned vlci_contexts_count;
 static unsigned last_number;
 
 /* A thread that has ended for us; the kernel may still run its last instructions, on its stack. */
@@ -34,7 +33,14 @@ struct vlci_leaving {
 
 uint32_t vlc_abi_version(void) { return VLC_ABI_VERSION; }
 const char *vlc_name(vlc_context *context) { return context->name; }
-unsigned vlci_context_count(void) { return vlci_contexts_count; }
+
+unsigned vlci_context_count(void) {
+    VLCI_HOLD(&vlci_contexts_lock);
+    unsigned count = 0;
+    for (const vlc_context *at = vlci_contexts; at; at = at->next)
+        count += atomic_load(&at->state) == VLCI_OPEN;
+    return count;
+}
 
 /* ---- counting ------------------------------------------------------------------------------------------ */
 
@@ -99,7 +105,7 @@ int vlci_context_check_mappings(vlc_context *context, vlc_error *error) {
                      "cannot load more into context '%s': the process has %zu kernel mappings, near its "
                      "limit of %zu, with %u "
                      "contexts open; close contexts, or raise vm.max_map_count (sysctl)",
-                     context->name, (size_t)counted, most, vlci_contexts_count);
+                     context->name, (size_t)counted, most, vlci_context_count());
 }
 
 int vlci_context_check_open(vlc_context *context, vlc_error *error) {
@@ -131,7 +137,6 @@ static void unlink_context(vlc_context *context) {
         vlci_contexts = context->next;
     context->next = context->previous = NULL;
     context->listed = false;
-    vlci_contexts_count--;
 }
 
 /* The newest open context, taken off the list and closed to others; NULL: there is none left. */
@@ -231,7 +236,6 @@ static int enlist(vlc_context *context, bool given, vlc_error *error) {
     if ((context->next = vlci_contexts)) context->next->previous = context;
     vlci_contexts = context;
     context->listed = true;
-    vlci_contexts_count++;
     return VLC_OK;
 }
 

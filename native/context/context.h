@@ -95,7 +95,6 @@ struct vlc_context {
 /* context.c */
 extern vlci_lock vlci_contexts_lock;
 extern vlc_context *vlci_contexts;
-extern unsigned vlci_contexts_count;
 int vlci_context_start(vlc_error *error); /* finds what the process gives: libc, static TLS; once */
 void vlci_context_locks_init(vlc_context *context);
 bool vlci_context_visit_begins(vlc_context *context); /* false: it is closing */

@@ -72,7 +72,6 @@ static void child(void) {
         if (at != current) atomic_store(&at->state, VLCI_DEAD);
     }
     vlci_contexts = current;
-    vlci_contexts_count = current != NULL;
     if (!current) return;
     vlci_context_locks_init(current); /* their owner is a thread id, and this thread has another now */
     atomic_store(&current->threads, vlci_thread_current->owner == current);

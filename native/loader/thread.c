@@ -65,6 +65,12 @@ static void thread_end(void *record) {
         return;
     }
     vlc_context *owner = thread->owner;
+    for (struct vlci_visit *visit; (visit = thread->visit) != &thread->base;) { /* it ended inside */
+        thread->visit = visit->outer;
+        vlci_context_visit_ended(visit->context);
+        visit->outer = thread->spare;
+        thread->spare = visit;
+    }
     vlci_lock_take(&vlci_tls_lock);
     vlci_thread_current = NULL;
     is_over = true;

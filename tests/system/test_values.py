@@ -156,6 +156,8 @@ def test_results_outlive_a_closed_context() -> None:
         a.close()
         print("closed")
         assert a.closed and vlcs.contexts() == [b]
+        vlcs.VLC("a", interpreter=False).close()  # its name and its place are free
+        assert vlcs.limits().contexts == 1
         try:
             a.run(len, "x")
         except vlcs.StateError as error:

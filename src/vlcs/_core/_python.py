@@ -199,9 +199,9 @@ def _executable(python: str | os.PathLike[str]) -> Path:
             "or of a venv's folder, or leave it out for this Python.",
             repr(python),
         ) from None
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - is_dir() raises where a folder may not be searched
         path = path / "bin" / "python"
-    if not os.access(path, os.X_OK) or path.is_dir():
+    if not os.access(path, os.X_OK) or os.path.isdir(path):  # noqa: PTH112
         raise ArgumentError(
             f"cannot use python={os.fspath(python)!r}: {path} is no program that can be run. "
             "Give the path of an interpreter or of a venv's folder (the one that holds bin/python).",

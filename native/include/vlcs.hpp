@@ -25,33 +25,20 @@
 #include <utility>
 #include <vector>
 
-namespace vlcs
-{
+namespace vlcs {
 
 /* What a function of vlcs.h reported: what() is its message. */
-class error : public std::runtime_error
-{
+class error : public std::runtime_error {
   public:
     explicit error(const vlc_error &record)
         : std::runtime_error(record.message), status_(static_cast<vlc_status>(record.status)),
-          os_error_(record.os_error), subject_(record.subject)
-    {
-    }
+          os_error_(record.os_error), subject_(record.subject) {}
 
-    vlc_status status() const noexcept
-    {
-        return status_;
-    }
+    vlc_status status() const noexcept { return status_; }
     /* errno of the system's refusal, else 0. */
-    int os_error() const noexcept
-    {
-        return os_error_;
-    }
+    int os_error() const noexcept { return os_error_; }
     /* The thing at fault: a path, a symbol, a CPU list. */
-    const std::string &subject() const noexcept
-    {
-        return subject_;
-    }
+    const std::string &subject() const noexcept { return subject_; }
 
   private:
     vlc_status status_;
@@ -59,15 +46,12 @@ class error : public std::runtime_error
     std::string subject_;
 };
 
-namespace detail
-{
+namespace detail {
 
 /* Calls function(arguments..., &record) and throws what it reports. */
-template <typename Function, typename... Arguments> void check(Function function, Arguments... arguments)
-{
+template <typename Function, typename... Arguments> void check(Function function, Arguments... arguments) {
     vlc_error record = VLC_ERROR_INIT;
-    if (function(arguments..., &record) != VLC_OK)
-        throw error(record);
+    if (function(arguments..., &record) != VLC_OK) throw error(record);
 }
 
 /* A callable with a place for its result or its exception, which must not cross the C frames. */
@@ -82,8 +66,7 @@ template <typename Callable> struct call {
 
     explicit call(Callable c) : callable(std::move(c)) {}
 
-    static void *invoke(void *argument) noexcept
-    {
+    static void *invoke(void *argument) noexcept {
         auto *self = static_cast<call *>(argument);
         try {
             if constexpr (is_void)
@@ -96,42 +79,33 @@ template <typename Callable> struct call {
         return nullptr;
     }
 
-    result_type take()
-    {
-        if (exception)
-            std::rethrow_exception(exception);
-        if constexpr (!is_void)
-            return std::move(*result);
+    result_type take() {
+        if (exception) std::rethrow_exception(exception);
+        if constexpr (!is_void) return std::move(*result);
     }
 };
 
 } // namespace detail
 
 /* A library of a context. Copies name the same one; valid as long as its context. */
-class library
-{
+class library {
   public:
     library(vlc_context *context, vlc_library *handle) noexcept : context_(context), handle_(handle) {}
 
     /* Address of a function or datum of the library or its dependencies. */
-    void *symbol(const std::string &name) const
-    {
+    void *symbol(const std::string &name) const {
         void *address = nullptr;
         detail::check(vlc_symbol, context_, handle_, name.c_str(), &address);
         return address;
     }
 
     /* The same as a pointer to a function: function<int(int)>("twice"). Call it inside the context. */
-    template <typename Signature> Signature *function(const std::string &name) const
-    {
+    template <typename Signature> Signature *function(const std::string &name) const {
         static_assert(std::is_function_v<Signature>, "a signature, as in function<double(int)>");
         return reinterpret_cast<Signature *>(symbol(name));
     }
 
-    vlc_library *handle() const noexcept
-    {
-        return handle_;
-    }
+    vlc_library *handle() const noexcept { return handle_; }
 
   private:
     vlc_context *context_;
@@ -139,31 +113,23 @@ class library
 };
 
 /* Work handed to a context's own threads; get() waits for it, and so does the destructor. */
-template <typename Callable> class task
-{
+template <typename Callable> class task {
   public:
     task(std::unique_ptr<detail::call<Callable>> call, vlc_task *handle) noexcept
-        : call_(std::move(call)), handle_(handle)
-    {
-    }
+        : call_(std::move(call)), handle_(handle) {}
     task(task &&other) noexcept
-        : call_(std::move(other.call_)), handle_(std::exchange(other.handle_, nullptr))
-    {
-    }
+        : call_(std::move(other.call_)), handle_(std::exchange(other.handle_, nullptr)) {}
     task(const task &) = delete;
     task &operator=(const task &) = delete;
     task &operator=(task &&) = delete;
 
     /* On a thread of that pool itself there is no waiting for it: the work keeps what it needs. */
-    ~task()
-    {
-        if (handle_ && vlc_wait(handle_, nullptr, nullptr) != VLC_OK)
-            call_.release();
+    ~task() {
+        if (handle_ && vlc_wait(handle_, nullptr, nullptr) != VLC_OK) call_.release();
     }
 
     /* What the callable returned or threw. Once. */
-    auto get()
-    {
+    auto get() {
         if (!handle_)
             throw std::logic_error(
                 "vlcs::task::get: the result was taken already; keep it where you took it");
@@ -178,40 +144,33 @@ template <typename Callable> class task
 };
 
 /* What a context is asked for; as vlc_spec. */
-class options
-{
+class options {
   public:
-    options &name(std::string value)
-    {
+    options &name(std::string value) {
         name_ = std::move(value);
         return *this;
     }
-    options &cpus(std::vector<std::uint32_t> value)
-    {
+    options &cpus(std::vector<std::uint32_t> value) {
         cpus_ = std::move(value);
         return *this;
     }
     /* "NAME=value" sets, "NAME" removes. */
-    options &env(std::vector<std::string> value)
-    {
+    options &env(std::vector<std::string> value) {
         env_ = std::move(value);
         return *this;
     }
     /* Sonames that bind to the host's copy. */
-    options &share(std::vector<std::string> value)
-    {
+    options &share(std::vector<std::string> value) {
         share_ = std::move(value);
         return *this;
     }
     /* Threads of the pool behind submit(). */
-    options &threads(std::uint32_t value)
-    {
+    options &threads(std::uint32_t value) {
         threads_ = value;
         return *this;
     }
 
-    vlc_context *create() const
-    {
+    vlc_context *create() const {
         const auto env = pointers(env_);
         const auto share = pointers(share_);
         vlc_spec spec = VLC_SPEC_INIT;
@@ -229,11 +188,9 @@ class options
     }
 
   private:
-    static std::vector<const char *> pointers(const std::vector<std::string> &strings)
-    {
+    static std::vector<const char *> pointers(const std::vector<std::string> &strings) {
         std::vector<const char *> list;
-        for (const auto &string : strings)
-            list.push_back(string.c_str());
+        for (const auto &string : strings) list.push_back(string.c_str());
         list.push_back(nullptr);
         return list;
     }
@@ -246,13 +203,11 @@ class options
 };
 
 /* Owns a context. Moves, does not copy. */
-class context
-{
+class context {
   public:
     explicit context(const options &asked = {}) : handle_(asked.create()) {}
     context(context &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-    context &operator=(context &&other) noexcept
-    {
+    context &operator=(context &&other) noexcept {
         std::swap(handle_, other.handle_);
         return *this;
     }
@@ -260,31 +215,25 @@ class context
     context &operator=(const context &) = delete;
 
     /* As close(), but a context that stays busy is left as it is, closed to new calls. */
-    ~context()
-    {
-        if (handle_)
-            vlc_destroy(handle_, -1, nullptr);
+    ~context() {
+        if (handle_) vlc_destroy(handle_, -1, nullptr);
     }
 
     /* Ends the context and waits up to `timeout` for its threads; throws what vlc_destroy reports. */
-    void close(std::chrono::milliseconds timeout = std::chrono::seconds(5))
-    {
-        if (!handle_)
-            return;
+    void close(std::chrono::milliseconds timeout = std::chrono::seconds(5)) {
+        if (!handle_) return;
         detail::check(vlc_destroy, handle_, static_cast<int>(timeout.count()));
         handle_ = nullptr;
     }
 
-    library load(const std::string &file, int flags = RTLD_NOW)
-    {
+    library load(const std::string &file, int flags = RTLD_NOW) {
         vlc_library *found = nullptr;
         detail::check(vlc_load, handle_, file.c_str(), flags, &found);
         return library(handle_, found);
     }
 
     /* Runs the callable on this thread inside the context; gives what it returns, throws what it throws. */
-    template <typename Callable> auto run(Callable callable)
-    {
+    template <typename Callable> auto run(Callable callable) {
         detail::call<Callable> call(std::move(callable));
         detail::check(vlc_run, handle_, &detail::call<Callable>::invoke, static_cast<void *>(&call),
                       static_cast<void **>(nullptr));
@@ -292,8 +241,7 @@ class context
     }
 
     /* Runs the callable on a thread of the context's own. */
-    template <typename Callable> task<Callable> submit(Callable callable)
-    {
+    template <typename Callable> task<Callable> submit(Callable callable) {
         auto call = std::make_unique<detail::call<Callable>>(std::move(callable));
         vlc_task *handle = nullptr;
         detail::check(vlc_submit, handle_, &detail::call<Callable>::invoke, static_cast<void *>(call.get()),
@@ -301,52 +249,36 @@ class context
         return task<Callable>(std::move(call), handle);
     }
 
-    void resize(const std::vector<std::uint32_t> &cpus)
-    {
+    void resize(const std::vector<std::uint32_t> &cpus) {
         detail::check(vlc_resize, handle_, cpus.data(), cpus.size());
     }
 
-    std::vector<std::uint32_t> cpus() const
-    {
+    std::vector<std::uint32_t> cpus() const {
         std::vector<std::uint32_t> list(vlc_cpus(handle_, nullptr, 0));
         list.resize(std::min(list.size(), vlc_cpus(handle_, list.data(), list.size())));
         return list;
     }
 
-    std::string name() const
-    {
-        return vlc_name(handle_);
-    }
+    std::string name() const { return vlc_name(handle_); }
 
-    vlc_stats stats() const
-    {
+    vlc_stats stats() const {
         vlc_stats figures = VLC_STATS_INIT;
         detail::check(vlc_get_stats, handle_, &figures);
         return figures;
     }
 
     /* The C handle; still owned here. */
-    vlc_context *handle() const noexcept
-    {
-        return handle_;
-    }
+    vlc_context *handle() const noexcept { return handle_; }
 
   private:
     vlc_context *handle_;
 };
 
 /* Inside the context from construction to destruction, to make many calls at the price of one entry. */
-class entered
-{
+class entered {
   public:
-    explicit entered(context &inside) : handle_(inside.handle())
-    {
-        detail::check(vlc_enter, handle_);
-    }
-    ~entered()
-    {
-        vlc_leave(handle_, nullptr);
-    }
+    explicit entered(context &inside) : handle_(inside.handle()) { detail::check(vlc_enter, handle_); }
+    ~entered() { vlc_leave(handle_, nullptr); }
     entered(const entered &) = delete;
     entered &operator=(const entered &) = delete;
 

@@ -56,9 +56,10 @@ static void thread_end(void *record) {
     vlci_key_run_destructors(thread);
     vlci_os_signals_block(&signals);
     if (++thread->destructor_rounds < 4) {
-        /* listed no longer: one that first came to us in a destructor may not see the last round */
+        /* A context's thread sees every round. A host's that first came to us in a destructor may not see the
+         * last, so it is listed no longer. */
         vlci_lock_take(&vlci_tls_lock);
-        unlist(thread);
+        if (!thread->owner) unlist(thread);
         vlci_lock_drop(&vlci_tls_lock);
         vlci_os_signals_restore(&signals);
         pthread_setspecific(end_key, thread);

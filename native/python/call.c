@@ -118,7 +118,7 @@ static int failed(struct call *call, vlc_error *error) {
     api->PyErr_Restore(pending[0], pending[1], pending[2]);
     char why[512];
     vlci_guest_explain(call->guest, why, sizeof why);
-    return vlci_fail(
+    return vlci_refuse(
         error, VLC_BUG, call->guest->name,
         "the call into the Python of the context '%s' failed outside the called function, with %s. "
         "Please report it.",

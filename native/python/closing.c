@@ -80,7 +80,7 @@ static int begin_end(struct vlci_realm *realm, const struct timespec *deadline) 
     }
     move(realm, VLCI_STOPPING, VLCI_RUNNING);
     if (emptied == 0) {
-        vlci_fail(
+        vlci_refuse(
             &error, VLC_BUSY, realm->name,
             "cannot stop the Python of the context '%s': %u calls are still inside. End or interrupt them, "
             "and close it again.",
@@ -94,7 +94,7 @@ static int begin_end(struct vlci_realm *realm, const struct timespec *deadline) 
 static int end_guest(struct vlci_realm *realm, bool abandon, const struct timespec *deadline) {
     vlc_error error = VLC_ERROR_INIT;
     if (vlci_call_is_inside(realm) || vlc_context_of(NULL) == realm->context) {
-        vlci_fail(
+        vlci_refuse(
             &error, VLC_MISUSE, realm->name,
             "cannot stop the Python of the context '%s' from inside of it. Stop it after the call returns.",
             realm->name);
@@ -107,7 +107,7 @@ static int end_guest(struct vlci_realm *realm, bool abandon, const struct timesp
     int ended = wait_until(realm, has_ended, deadline);
     if (ended < 0) return -1;
     if (!ended) {
-        vlci_fail(
+        vlci_refuse(
             &error, VLC_BUSY, realm->name,
             "the Python of the context '%s' is not finalised yet: its atexit functions or threads have not "
             "ended. End them, and close it again.",
@@ -234,7 +234,7 @@ static int destroy(struct vlci_context_object *self, int timeout_ms, const struc
     vlc_error error = VLC_ERROR_INIT;
     self->closed = true;
     if (!wait_for_uses(self, deadline)) {
-        vlci_fail(
+        vlci_refuse(
             &error, VLC_BUSY, vlc_name(self->context),
             "cannot destroy the context '%s': %u calls of other threads are still inside. End them, and "
             "close it again.",

@@ -12,7 +12,8 @@ vlc_context *vlci_context_use(struct vlci_context_object *self) {
     if (!self->context || self->closed) {
         vlc_error error = VLC_ERROR_INIT;
         const char *name = PyUnicode_AsUTF8AndSize(self->name, NULL);
-        vlci_fail(&error, VLC_MISUSE, name, "cannot use the context '%s': it is closed. Make another.", name);
+        vlci_refuse(&error, VLC_MISUSE, name, "cannot use the context '%s': it is closed. Make another.",
+                    name);
         vlci_raise(&error);
         return NULL;
     }
@@ -28,8 +29,8 @@ static vlc_context *reach(PyObject *self) {
     if (!cast(self)->context) {
         vlc_error error = VLC_ERROR_INIT;
         const char *name = PyUnicode_AsUTF8AndSize(cast(self)->name, NULL);
-        vlci_fail(&error, VLC_MISUSE, name,
-                  "cannot ask the context '%s': it is destroyed, and its figures with it.", name);
+        vlci_refuse(&error, VLC_MISUSE, name,
+                    "cannot ask the context '%s': it is destroyed, and its figures with it.", name);
         vlci_raise(&error);
     }
     return cast(self)->context;

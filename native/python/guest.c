@@ -38,16 +38,17 @@ static int check_version(struct vlci_birth *birth) {
     long major = strtol(version, &rest, 10);
     long minor = *rest == '.' ? strtol(rest + 1, &rest, 10) : 0;
     if (strstr(version, "free-threading"))
-        return vlci_fail(
+        return vlci_refuse(
             birth->error, VLC_LOAD_FAILED, birth->libpython,
             "cannot start a Python in the context '%s': %s is a free-threaded build (%.40s), whose "
             "objects are laid out in another way. Give `python=` a build with the GIL.",
             realm->name, birth->libpython, version);
     if (major != 3 || minor < OLDEST_MINOR)
-        return vlci_fail(birth->error, VLC_LOAD_FAILED, birth->libpython,
-                         "cannot start a Python in the context '%s': %s is of version %.40s, and 3.%d is the "
-                         "oldest that works. Give `python=` a newer one.",
-                         realm->name, birth->libpython, version, OLDEST_MINOR);
+        return vlci_refuse(
+            birth->error, VLC_LOAD_FAILED, birth->libpython,
+            "cannot start a Python in the context '%s': %s is of version %.40s, and 3.%d is the "
+            "oldest that works. Give `python=` a newer one.",
+            realm->name, birth->libpython, version, OLDEST_MINOR);
     return VLC_OK;
 }
 
@@ -143,7 +144,7 @@ static int start(struct vlci_birth *birth) {
     vlci_guest_explain(realm, why, sizeof why);
     forget_objects(realm);
     api->Py_FinalizeEx();
-    return vlci_fail(
+    return vlci_refuse(
         birth->error, VLC_LOAD_FAILED, birth->libpython,
         "cannot start a Python in the context '%s': %s is loaded, but its first code failed with %s. "
         "Check that its standard library is whole and that `python=` is the one it belongs to.",

@@ -80,7 +80,7 @@ static void read_flags(int *flags) {
 static int run_at_home(vlc_context *context, struct vlci_birth *birth) {
     /* On a thread of the pool, waiting for the pool would be waiting for itself. */
     if (vlc_context_of(NULL) == context)
-        return vlci_fail(
+        return vlci_refuse(
             birth->error, VLC_MISUSE, vlc_name(context),
             "cannot start a Python in the context '%s' from inside of it. Start it from outside.",
             vlc_name(context));
@@ -110,9 +110,9 @@ static struct vlci_realm *claim(struct vlci_context_object *owner, PyObject *wri
     vlci_context_unuse(owner);
     if (owner->guest) {
         vlc_error error = VLC_ERROR_INIT;
-        vlci_fail(&error, VLC_MISUSE, vlc_name(context),
-                  "cannot start a Python in the context '%s': it has, or had, one. Make another context.",
-                  vlc_name(context));
+        vlci_refuse(&error, VLC_MISUSE, vlc_name(context),
+                    "cannot start a Python in the context '%s': it has, or had, one. Make another context.",
+                    vlc_name(context));
         vlci_raise(&error);
         return NULL;
     }

@@ -43,7 +43,7 @@ int vlci_api_of_guest(struct vlci_api *api, vlc_context *context, vlc_library *l
         if (vlc_symbol(context, libpython, entries[i].name, &address, &missing) == VLC_OK)
             set(api, &entries[i], &address);
         else if (entries[i].needed)
-            return vlci_fail(
+            return vlci_refuse(
                 error, VLC_LOAD_FAILED, entries[i].name,
                 "cannot start a Python in the context '%s': its libpython has no function %s (%s). "
                 "Give `python=` a CPython 3.9 or later that was built for Linux with glibc.",

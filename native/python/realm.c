@@ -132,9 +132,10 @@ int vlci_realm_begin(struct vlci_realm *realm, vlc_error *error) {
     realm->inside += running;
     pthread_mutex_unlock(&realm->lock);
     if (running) return VLC_OK;
-    return vlci_fail(error, VLC_MISUSE, realm->name,
-                     "cannot call into the Python of the context '%s': it was stopped. Make another context.",
-                     realm->name);
+    return vlci_refuse(
+        error, VLC_MISUSE, realm->name,
+        "cannot call into the Python of the context '%s': it was stopped. Make another context.",
+        realm->name);
 }
 
 void vlci_realm_end(struct vlci_realm *realm) {

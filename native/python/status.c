@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int vlci_fail(vlc_error *error, int status, const char *subject, const char *format, ...) {
+int vlci_refuse(vlc_error *error, int status, const char *subject, const char *format, ...) {
     error->status = status;
     error->os_error = 0;
     snprintf(error->subject, sizeof error->subject, "%s", subject ? subject : "");

@@ -5,7 +5,7 @@
 #include "python_api.h"
 
 /* Fills the record (its size kept) and returns `status`. No GIL is needed. */
-int vlci_fail(vlc_error *error, int status, const char *subject, const char *format, ...)
+int vlci_refuse(vlc_error *error, int status, const char *subject, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* Raises the class of vlcs._core._errors that fits error->status. Returns NULL. Needs the host's GIL. */

@@ -22,6 +22,7 @@ from vlcs._demo._worker import WorkerError
 
 _RUNS, _QUICK_RUNS = 15, 5
 _PASSES, _QUICK_PASSES = 5, 2
+_PAIR_SECONDS = 300.0
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -47,6 +48,7 @@ def run(argv: list[str] | None = None) -> int:
         plan = Plan(
             halves=halves(sorted(usable), _topology.read(fallback=usable)),
             runs=options.runs or (_QUICK_RUNS if options.quick else _RUNS),
+            seconds=_PAIR_SECONDS,
             passes=_QUICK_PASSES if options.quick else _PASSES,
             directory=directory,
             environment=environment,

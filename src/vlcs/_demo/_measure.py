@@ -1,5 +1,6 @@
 """One pair measured: the search, then rounds in which every way takes its turn."""
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ TUNED = "tuned"
 CONTEXTS = "contexts"
 IN_TURN = "in turn"
 
+FEWEST_RUNS = 5
+"""Rounds that a pair has, however long they take, unless fewer are wanted."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -23,6 +27,8 @@ class Plan:
     halves: tuple[tuple[int, ...], tuple[int, ...]]
     """CPUs of the two contexts; together, all that the demo uses."""
     runs: int
+    seconds: float
+    """After which a pair's rounds end, once there are `FEWEST_RUNS`: untouched defaults can take minutes."""
     passes: int
     """Passes of the search."""
     directory: str
@@ -74,7 +80,10 @@ def measure(pair: Pair, plan: Plan, progress: Callable[[str], None]) -> Measured
             progress(f"preparing {way}")
             workers[way] = stack.enter_context(Worker(order, plan.environment))
         turns = list(orders)
+        end = time.monotonic() + plan.seconds
         for number in range(-1, plan.runs):
+            if number >= FEWEST_RUNS and time.monotonic() > end:
+                break
             progress(f"round {number + 1} of {plan.runs}" if number >= 0 else "warming up")
             outcomes = {way: workers[way].run(orders[way][1]) for way in turns}
             _check(measured, outcomes)

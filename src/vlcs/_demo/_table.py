@@ -43,14 +43,15 @@ def _legend(results: Sequence[Measured]) -> list[str]:
         for one in results
         if IN_TURN in one.seconds
     ]
-    rounds = len(results[0].seconds[DEFAULTS])
-    certainty = results[0].ratio(DEFAULTS, CONTEXTS).coverage
+    rounds = sorted({len(one.seconds[DEFAULTS]) for one in results})
+    certainty = min(one.ratio(DEFAULTS, CONTEXTS).coverage for one in results)
+    counts = f"{rounds[0]}" if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
     return [
         "(a) one process, two threads, nothing set",
         "(b) the same with the best setting that a search found:",
         *settings,
         "(c) two VLCs in one process, half of the CPUs each, nothing set",
-        f"Medians of {rounds} rounds in which the ways take turns; ratios with {certainty:.0%} intervals.",
+        f"Medians of {counts} rounds in which the ways take turns; ratios with {certainty:.0%} intervals.",
         *in_turn,
     ]
 

@@ -129,13 +129,13 @@ static int failed(struct call *call, vlc_error *error) {
 static int converse(struct call *call, struct vlci_interruptible *interruptible, vlc_error *error) {
     int status = vlc_enter(call->guest->context, error);
     if (status != VLC_OK) return status;
-    int token = vlci_attach(call->guest);
+    vlci_attach(call->guest);
     vlci_interrupt_begin(interruptible);
     vlci_object *result = ask(call);
     if (!result || keep_answer(call, result) < 0) status = failed(call, error);
     vlci_interrupt_end(interruptible);
     call->guest->api.Py_DecRef(result);
-    vlci_detach(call->guest, token);
+    vlci_detach(call->guest);
     vlc_error left = VLC_ERROR_INIT;
     int leave_status = vlc_leave(call->guest->context, &left);
     if (status == VLC_OK && leave_status != VLC_OK) {

@@ -209,12 +209,12 @@ static void *run_callable(void *argument) {
     vlc_error closed = VLC_ERROR_INIT;
     if (vlci_realm_begin(host, &closed) != VLC_OK)
         return NULL; /* the host is at its end; the reference goes with it */
-    int token = vlci_attach(host);
+    vlci_attach(host);
     PyObject *result = PyObject_CallNoArgs(function);
     if (!result) PyErr_WriteUnraisable(function);
     Py_XDECREF(result);
     Py_DECREF(function);
-    vlci_detach(host, token);
+    vlci_detach(host);
     vlci_realm_end(host);
     return NULL;
 }

@@ -160,11 +160,11 @@ void *vlci_guest_start(void *argument) {
 
 void *vlci_guest_stop(void *argument) {
     struct vlci_realm *realm = argument;
-    int token = vlci_attach(realm);
+    vlci_attach(realm);
     vlci_object *nothing = realm->api.PyObject_CallObject(realm->end, NULL);
     if (!nothing) realm->api.PyErr_Clear(); /* it shows what it meets; this was a KeyboardInterrupt */
     realm->api.Py_DecRef(nothing);
-    vlci_detach(realm, token);
+    vlci_detach(realm);
     vlci_realm_linger(realm);
     vlci_attach(realm);
     forget_objects(realm);

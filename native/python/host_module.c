@@ -70,7 +70,7 @@ static bool write_through_host(struct writing *writing) {
     vlc_error closed = VLC_ERROR_INIT;
     if (vlci_realm_begin(host, &closed) != VLC_OK) return false;
     struct vlci_interruptible *call = vlci_interrupt_suspend();
-    int token = vlci_attach(host);
+    vlci_attach(host);
     PyObject *function = writing->guest->write;
     if (function) {
         Py_INCREF(function);
@@ -79,7 +79,7 @@ static bool write_through_host(struct writing *writing) {
         Py_XDECREF(result);
         Py_DECREF(function);
     }
-    vlci_detach(host, token);
+    vlci_detach(host);
     bool interrupted = writing->failure && strcmp(writing->failure, "KeyboardInterrupt") == 0;
     vlci_interrupt_resume(call, interrupted);
     vlci_realm_end(host);

@@ -207,9 +207,9 @@ static PyObject *interpreter_interrupt(PyObject *self, PyObject *unused) {
     struct vlci_realm *realm = cast(self)->realm;
     vlc_error error = VLC_ERROR_INIT;
     if (vlci_realm_begin(realm, &error) != VLC_OK) return vlci_raise(&error);
-    Py_BEGIN_ALLOW_THREADS int token = vlci_attach(realm);
+    Py_BEGIN_ALLOW_THREADS vlci_attach(realm);
     vlci_interrupt_home(realm);
-    vlci_detach(realm, token);
+    vlci_detach(realm);
     vlci_realm_end(realm);
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }

@@ -55,13 +55,13 @@ static void forward(void) {
     pthread_mutex_unlock(&lock);
     if (!realm) return;
     if (vlci_realm_begin(realm, &error) == VLC_OK) {
-        int token = vlci_attach(realm);
+        vlci_attach(realm);
         /* The call may have ended while this thread waited for the GIL; it cannot while it has it. */
         pthread_mutex_lock(&lock);
         if (innermost == call && call->realm == realm && !call->raised && atomic_load(&arrived))
             raise_in(call, main_thread);
         pthread_mutex_unlock(&lock);
-        vlci_detach(realm, token);
+        vlci_detach(realm);
         vlci_realm_end(realm);
     }
     vlci_realm_release(realm);

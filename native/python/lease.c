@@ -63,7 +63,8 @@ static void *settle_guest(void *argument) {
     vlc_error error = VLC_ERROR_INIT;
     atomic_store(&realm->settling, false);
     if (vlci_realm_begin(realm, &error) == VLC_OK) {
-        vlci_detach(realm, vlci_attach(realm));
+        vlci_attach(realm);
+        vlci_detach(realm);
         vlci_realm_end(realm);
     }
     vlci_realm_release(realm);

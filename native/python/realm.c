@@ -69,29 +69,51 @@ static struct vlci_visit *prune(struct vlci_visit *visits) {
 
 static void make_key(void) { visits_error = pthread_key_create(&visits_key, depart); }
 
-/* This thread's first visit: PyGILState makes its thread state. One count of it is ours, so that
- * later pairs of Ensure and Release find it and leave it. Where memory runs out, nothing is kept. */
-static void arrive(struct vlci_realm *realm) {
-    pthread_once(&visits_once, make_key);
+/* Remembers a visit for the thread's end. */
+static void remember(struct vlci_realm *realm, vlci_thread_state *state) {
     struct vlci_visit *visit = visits_error ? NULL : malloc(sizeof *visit);
     if (!visit) return;
-    visit->realm = realm;
-    visit->next = prune(pthread_getspecific(visits_key));
+    *visit = (struct vlci_visit){ realm, state, prune(pthread_getspecific(visits_key)) };
     if (pthread_setspecific(visits_key, visit)) {
         /* Only where the thread had no list yet, so there is none to lose. */
         free(visit);
         return;
     }
     vlci_realm_retain(realm);
-    realm->api.PyGILState_Ensure();
-    visit->state = realm->api.PyGILState_GetThisThreadState();
-    realm->api.PyEval_SaveThread();
 }
 
-/* Deletes the thread states of threads that have ended; on a thread that has one itself. */
-static void bury(struct vlci_realm *realm) {
-    vlci_thread_state *own = realm->api.PyGILState_GetThisThreadState();
-    if (!own || !atomic_load_explicit(&realm->departed, memory_order_relaxed)) return;
+/* This thread's first visit: PyGILState makes its thread state. One count of it is ours, so that the pairs of
+ * Ensure and Release of code there find it and leave it. Where memory runs out, it stays until the
+ * interpreter ends. */
+static vlci_thread_state *arrive(struct vlci_realm *realm) {
+    realm->api.PyGILState_Ensure();
+    vlci_thread_state *state = realm->api.PyGILState_GetThisThreadState();
+    realm->api.PyEval_SaveThread();
+    remember(realm, state);
+    return state;
+}
+
+/* This thread's state in the realm: of its earlier visit; its own, where it is one of the realm's threads; or
+ * that of a first visit. */
+static vlci_thread_state *own_state(struct vlci_realm *realm) {
+    pthread_once(&visits_once, make_key);
+    struct vlci_visit *first = visits_error ? NULL : pthread_getspecific(visits_key);
+    for (struct vlci_visit *visit = first, *before = NULL; visit; before = visit, visit = visit->next) {
+        if (visit->realm != realm) continue;
+        if (before) { /* to the front: a thread mostly calls where it called last */
+            before->next = visit->next;
+            visit->next = first;
+            pthread_setspecific(visits_key, visit);
+        }
+        return visit->state;
+    }
+    vlci_thread_state *state = realm->api.PyGILState_GetThisThreadState();
+    return state ? state : arrive(realm);
+}
+
+/* Deletes the thread states of threads that have ended; `own` is this thread's. */
+static void bury(struct vlci_realm *realm, vlci_thread_state *own) {
+    if (!atomic_load_explicit(&realm->departed, memory_order_relaxed)) return;
     vlci_thread_state *undertaker = realm->api.PyThreadState_New(realm->interpreter);
     if (!undertaker) return;
     struct vlci_visit *departed = take_departed(realm);
@@ -113,17 +135,18 @@ static void bury(struct vlci_realm *realm) {
     free_visits(departed);
 }
 
-int vlci_attach(struct vlci_realm *realm) {
-    if (!realm->api.PyGILState_GetThisThreadState()) arrive(realm);
-    bury(realm);
-    int token = realm->api.PyGILState_Ensure();
+/* PyGILState_Ensure does the same in two more steps: the state is this thread's, and never the current one,
+ * since a thread has no GIL when it comes here. */
+void vlci_attach(struct vlci_realm *realm) {
+    vlci_thread_state *state = own_state(realm);
+    bury(realm, state);
+    realm->api.PyEval_RestoreThread(state);
     vlci_sources_settle(realm);
-    return token;
 }
 
-void vlci_detach(struct vlci_realm *realm, int token) {
+void vlci_detach(struct vlci_realm *realm) {
     vlci_sources_settle(realm);
-    realm->api.PyGILState_Release(token);
+    realm->api.PyEval_SaveThread();
 }
 
 int vlci_realm_begin(struct vlci_realm *realm, vlc_error *error) {

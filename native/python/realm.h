@@ -95,7 +95,7 @@ void vlci_realm_returned(struct vlci_realm *realm);
 /* Takes the realm's GIL with this thread's own thread state, made on the first visit and kept until
  * the thread ends, so that the guest's threading.local lasts between calls. Then frees what others
  * gave back. Between begin and end, without any GIL. */
-int vlci_attach(struct vlci_realm *realm);
-void vlci_detach(struct vlci_realm *realm, int token);
+void vlci_attach(struct vlci_realm *realm);
+void vlci_detach(struct vlci_realm *realm);
 
 #endif

@@ -52,7 +52,6 @@ _NUMPY = ("numpy", "numpy")
 _SKLEARN = ("sklearn", "scikit-learn")
 
 
-
 def _boosting(run: Run) -> Side:
     return Side(
         "HistGradientBoosting",

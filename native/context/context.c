@@ -1,6 +1,7 @@
 #include "context/context.h"
 
 #include "context/evict.h"
+#include "context/wrap.h"
 #include "loader/cache.h"
 #include "loader/error.h"
 #include "loader/host.h"
@@ -196,6 +197,7 @@ static char **list_copy(const char *const *list) {
 }
 
 static void context_free(vlc_context *context) {
+    vlci_wrap_forget(context);
     vlci_open_unload(context);
     vlci_thunks_free(context);
     vlci_locale_free(context);

@@ -22,6 +22,7 @@ struct vlci_pool;
 struct vlci_exit;
 struct vlci_atfork;
 struct vlci_child_view;
+struct vlci_weak;
 
 enum vlci_state {
     VLCI_OPEN,
@@ -31,6 +32,7 @@ enum vlci_state {
 };
 
 struct vlc_context {
+    struct vlci_weak *weak; /* by which wrapped pointers know it; NULL: there are none. VLCI_CONTEXT_WEAK */
     char *name;
     unsigned number;                     /* never used again */
     struct vlc_context *next, *previous; /* all contexts, newest first */

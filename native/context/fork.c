@@ -1,5 +1,6 @@
 /* fork(): the context whose thread forks lives on in the child; the others are dead there. */
 #include "context/context.h"
+#include "context/wrap.h"
 #include "loader/cache.h"
 #include "loader/host.h"
 #include "loader/memory.h"
@@ -24,6 +25,7 @@ static void locks(vlc_context *current, enum vlci_fork when) {
         vlci_lock_fork(&current->joinable_lock, when);
         vlci_heap_fork(current, when);
     }
+    vlci_wrap_fork(current, when);
     vlci_slice_fork(when);
     vlci_debugger_fork(when);
     vlci_shell_fork(when);

@@ -57,6 +57,9 @@ bool vlci_os_is_kernel_file(int fd);
  * unchanged. */
 bool vlci_os_substitute(int fd, const char *content, size_t length);
 
+/* Whether the kernel can read a word there for us. */
+bool vlci_os_is_readable(const void *address);
+
 /* Blocks all signals on this thread / restores. */
 void vlci_os_signals_block(sigset_t *saved);
 void vlci_os_signals_restore(const sigset_t *saved);

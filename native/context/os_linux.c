@@ -169,6 +169,14 @@ bool vlci_os_substitute(int fd, const char *content, size_t length) {
     return done;
 }
 
+/* The kernel reads the new mask before it looks at what to do with it, and there is no such thing to do. */
+bool vlci_os_is_readable(const void *address) {
+    int saved = errno;
+    bool is_readable = syscall(SYS_rt_sigprocmask, -1, address, NULL, 8) == -1 && errno != EFAULT;
+    errno = saved;
+    return is_readable;
+}
+
 void vlci_os_signals_block(sigset_t *saved) {
     sigset_t all;
     sigfillset(&all);

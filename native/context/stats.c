@@ -1,5 +1,6 @@
 /* Figures of a context and of the process. */
 #include "context/context.h"
+#include "context/wrap.h"
 #include "loader/error.h"
 #include "loader/key.h"
 #include "loader/thread.h"
@@ -75,8 +76,9 @@ int vlc_get_limits(vlc_limits *limits, vlc_error *error) {
                          "the record's size is %u; set it to sizeof(vlc_limits)", limits->size);
     int status = vlci_context_start(error);
     if (status) return status;
-    vlc_limits now = { sizeof now,           vlci_context_count(), vlci_tls_pool_size(),
-                       vlci_tls_pool_used(), vlci_os_mappings(),   vlci_os_mappings_max() };
+    vlc_limits now = { sizeof now,           vlci_context_count(),  vlci_tls_pool_size(),
+                       vlci_tls_pool_used(), vlci_os_mappings(),    vlci_os_mappings_max(),
+                       vlci_wrap_count(),    vlci_wrap_late_calls() };
     uint32_t size = limits->size;
     memcpy(limits, &now, size < sizeof now ? size : sizeof now);
     limits->size = size;

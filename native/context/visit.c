@@ -40,7 +40,7 @@ int vlci_visit_enter(vlc_context *context, vlc_error *error) {
     visit->outer = thread->visit;
     visit->context = context;
     visit->depth = 0;
-    visit->has_cpus = visit->has_stack = false;
+    visit->has_cpus = visit->has_stack = visit->is_wrapped = false;
     cpu_set_t slice, outside;
     vlci_context_cpus(context, &slice);
     if (!vlci_os_affinity_get(0, &visit->cpus)) {

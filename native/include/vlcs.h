@@ -106,6 +106,8 @@ typedef struct vlc_limits {
     uint64_t static_tls_used;
     uint64_t mappings;     /* kernel mappings of the process now */
     uint64_t mappings_max; /* vm.max_map_count */
+    uint64_t wrappers;     /* pointers that vlc_wrap has made, ever */
+    uint64_t late_calls;   /* calls of wrapped pointers that did nothing: their context was closed */
 } vlc_limits;
 
 typedef void *(*vlc_function)(void *argument);
@@ -151,6 +153,21 @@ VLC_API int vlc_run(vlc_context *context, vlc_function function, void *argument,
  * one change of CPUs. Nests, also across contexts, strictly first in, last out. */
 VLC_API int vlc_enter(vlc_context *context, vlc_error *error);
 VLC_API int vlc_leave(vlc_context *context, vlc_error *error);
+
+/* Bytes of arguments that a wrapped pointer passes on from its caller's stack: those that find no place in
+ * registers, as the 7th integer and all after it. */
+#define VLC_WRAP_STACK 256
+
+/* Wraps a function of the context, for whoever calls it later: a destructor or release callback in a struct, a
+ * comparator, a callback. *wrapped is called with the function's own signature, from any thread, and runs it
+ * inside the context, as vlc_run does; on a thread that is inside already it is a jump. Any signature will
+ * do, also with structs, floats, a result in memory or "...", up to VLC_WRAP_STACK bytes on the stack. An exception
+ * and pthread_exit may pass through and leave the context on their way; longjmp may not.
+ * The same function gives the same pointer; a wrapped one gives itself. It stays callable for the life of the
+ * process (at a price of 16 bytes): once the context is closed, a call does nothing and returns 0, NULL or 0.0. For a
+ * destructor this is right, since what it would free went with the context. `vlc_limits.late_calls` counts them.
+ * Fails: VLC_BAD_ARGUMENT, VLC_MISUSE (closed), VLC_SYSTEM. */
+VLC_API int vlc_wrap(vlc_context *context, void *function, void **wrapped, vlc_error *error);
 
 /* Queues function(argument) for the context's own threads, in order of arrival. *task is
  * the caller's, to be given to vlc_wait once; `task` may be NULL: nobody will wait.

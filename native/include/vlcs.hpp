@@ -240,6 +240,13 @@ class context {
         return call.take();
     }
 
+    /* The function as a pointer that enters the context when it is called, from any thread; as vlc_wrap. */
+    template <typename Result, typename... Arguments> auto wrap(Result (*function)(Arguments...)) {
+        void *wrapped = nullptr;
+        detail::check(vlc_wrap, handle_, reinterpret_cast<void *>(function), &wrapped);
+        return reinterpret_cast<Result (*)(Arguments...)>(wrapped);
+    }
+
     /* Runs the callable on a thread of the context's own. */
     template <typename Callable> task<Callable> submit(Callable callable) {
         auto call = std::make_unique<detail::call<Callable>>(std::move(callable));

@@ -13,6 +13,24 @@
     "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib"
 #define VLCI_THUNK_SIZE 32
 #define VLCI_THUNK_CODE 16384 /* bytes of thunks; their data page follows */
+#define VLCI_WRAPPER_SIZE 16  /* bytes of a wrapper's thunk, and of its struct vlci_wrapper */
+#define VLCI_WRAPPERS 1024    /* in a block; the first is the way out of all */
+
+/* Places of members for arch_x86_64.S, which arch_x86_64.c checks. */
+#define VLCI_THREAD_VISIT 0  /* in struct vlci_thread */
+#define VLCI_VISIT_CONTEXT 8 /* in struct vlci_visit */
+#define VLCI_CONTEXT_WEAK 0  /* in vlc_context */
+#define VLCI_WRAPPER_FUNCTION 0
+#define VLCI_WRAPPER_WEAK 8
+#define VLCI_CALL_INTEGERS 0 /* in struct vlci_arch_call */
+#define VLCI_CALL_RAX 48
+#define VLCI_CALL_RDX 56
+#define VLCI_CALL_FUNCTION 64
+#define VLCI_CALL_STACK 72
+#define VLCI_CALL_STACK_SIZE 80
+#define VLCI_CALL_FLOAT_STATE 88
+#define VLCI_CALL_REGISTERS 128
+#define VLCI_CALL_SIZE 2944
 #else
 #error "VLCs run on x86-64; another machine needs native/loader/arch_*.c"
 #endif
@@ -71,6 +89,25 @@ void *vlci_arch_program_counter(const void *machine);
 
 /* Best x86-64-v level of this processor: 1 to 4. Selects directories of libraries (glibc-hwcaps). */
 int vlci_arch_level(void);
+
+/* A call of any signature on its way to another stack, or thread: what it passes in registers and on the stack,
+ * and then what it returns in registers. vlci_arch_call makes it. */
+struct vlci_arch_call {
+    uint64_t integers[6]; /* rdi, rsi, rdx, rcx, r8, r9 */
+    uint64_t rax, rdx;    /* rax: the number of vector arguments of a variadic function; then results */
+    void *function;
+    const char *stack;                          /* arguments on the stack of the caller */
+    size_t stack_size;                          /* how many bytes of them are passed on; a multiple of 16 */
+    struct vlci_float_state float_state;        /* of the caller */
+    _Alignas(64) unsigned char registers[2816]; /* xsave's standard form: x87, SSE, AVX, AVX-512 */
+};
+void vlci_arch_call(struct vlci_arch_call *call);
+void vlci_arch_call_nothing(struct vlci_arch_call *call); /* all results are 0 */
+
+/* The thunks of wrappers, as vlci_thunk_code: VLCI_WRAPPERS of them, of which the first is used by the others,
+ * with an array of struct vlci_wrapper behind, whose first `function` is vlci_wrapped_entry. */
+extern const char vlci_wrapper_code[];
+void vlci_wrapped_entry(void);
 
 /* The thunks in our own text, one per row of overrides.def, then VLCI_THUNK_MISSING entries. A copy of
  * these pages, mapped with a data page behind, is a context's. */

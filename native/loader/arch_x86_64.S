@@ -172,6 +172,118 @@ vlci_syscall_entry:
     .cfi_endproc
     .size vlci_syscall_entry, . - vlci_syscall_entry
 
+/* A wrapped pointer was called: the thunk leaves its struct vlci_wrapper in %r11. On a thread that is inside the
+ * context already it is a plain jump, whatever the arguments. Else the call is made once more, by
+ * vlci_wrapped_call, with what came in registers and a bounded copy of the caller's stack. To leave the
+ * arguments in place and change the return address instead would copy nothing, but shadow stacks forbid it, and
+ * no unwinder would find the caller. */
+    .globl vlci_wrapped_entry
+    .hidden vlci_wrapped_entry
+    .type vlci_wrapped_entry, @function
+vlci_wrapped_entry:
+    .cfi_startproc
+    endbr64
+    mov vlci_thread_current@gottpoff(%rip), %r10
+    mov %fs:(%r10), %r10
+    test %r10, %r10
+    jz 1f
+    mov VLCI_THREAD_VISIT(%r10), %r10
+    mov VLCI_VISIT_CONTEXT(%r10), %r10
+    test %r10, %r10
+    jz 1f
+    mov VLCI_CONTEXT_WEAK(%r10), %r10
+    cmp %r10, VLCI_WRAPPER_WEAK(%r11)
+    jne 1f
+    jmp *VLCI_WRAPPER_FUNCTION(%r11)
+1:  push %rbp
+    .cfi_def_cfa_offset 16
+    .cfi_offset %rbp, -16
+    mov %rsp, %rbp
+    .cfi_def_cfa_register %rbp
+    sub $VLCI_CALL_SIZE, %rsp
+    and $-64, %rsp
+    mov %rdi, VLCI_CALL_INTEGERS(%rsp)
+    mov %rsi, VLCI_CALL_INTEGERS + 8(%rsp)
+    mov %rdx, VLCI_CALL_INTEGERS + 16(%rsp)
+    mov %rcx, VLCI_CALL_INTEGERS + 24(%rsp)
+    mov %r8, VLCI_CALL_INTEGERS + 32(%rsp)
+    mov %r9, VLCI_CALL_INTEGERS + 40(%rsp)
+    mov %rax, VLCI_CALL_RAX(%rsp)
+    lea 16(%rbp), %rax
+    mov %rax, VLCI_CALL_STACK(%rsp)
+    stmxcsr VLCI_CALL_FLOAT_STATE(%rsp)
+    fnstcw VLCI_CALL_FLOAT_STATE + 4(%rsp)
+    lea VLCI_CALL_REGISTERS + 512(%rsp), %rdi /* the xsave header must be zero */
+    xor %eax, %eax
+    mov $8, %ecx
+    rep stosq
+    mov $0xe6, %eax /* SSE, AVX, AVX-512 */
+    xor %edx, %edx
+    xsave VLCI_CALL_REGISTERS(%rsp)
+    mov %r11, %rdi
+    mov %rsp, %rsi
+    call vlci_wrapped_call
+    mov $0xe7, %eax /* and x87: a long double is returned there */
+    xor %edx, %edx
+    xrstor VLCI_CALL_REGISTERS(%rsp)
+    ldmxcsr VLCI_CALL_FLOAT_STATE(%rsp) /* xrstor took those that the function left */
+    fldcw VLCI_CALL_FLOAT_STATE + 4(%rsp)
+    mov VLCI_CALL_RAX(%rsp), %rax
+    mov VLCI_CALL_RDX(%rsp), %rdx
+    leave
+    .cfi_def_cfa %rsp, 8
+    ret
+    .cfi_endproc
+    .size vlci_wrapped_entry, . - vlci_wrapped_entry
+
+/* vlci_arch_call(call). Its frame has a personality, which leaves the context when an exception or pthread_exit
+ * passes through; one of ours, since those of C and C++ would bind libvlcs.so to an unwinder. */
+    .globl vlci_arch_call
+    .hidden vlci_arch_call
+    .type vlci_arch_call, @function
+vlci_arch_call:
+    .cfi_startproc
+    .cfi_personality 0x1b, vlci_wrapped_personality /* DW_EH_PE_pcrel | DW_EH_PE_sdata4 */
+    endbr64
+    push %rbp
+    .cfi_def_cfa_offset 16
+    .cfi_offset %rbp, -16
+    mov %rsp, %rbp
+    .cfi_def_cfa_register %rbp
+    push %rbx
+    .cfi_offset %rbx, -24
+    mov %rdi, %rbx
+    mov VLCI_CALL_STACK_SIZE(%rbx), %rcx
+    sub %rcx, %rsp
+    and $-64, %rsp /* as an argument of 64 bytes wants it */
+    mov %rsp, %rdi
+    mov VLCI_CALL_STACK(%rbx), %rsi
+    shr $3, %rcx
+    rep movsq
+    mov $0xe6, %eax
+    xor %edx, %edx
+    xrstor VLCI_CALL_REGISTERS(%rbx)
+    mov VLCI_CALL_INTEGERS(%rbx), %rdi
+    mov VLCI_CALL_INTEGERS + 8(%rbx), %rsi
+    mov VLCI_CALL_INTEGERS + 16(%rbx), %rdx
+    mov VLCI_CALL_INTEGERS + 24(%rbx), %rcx
+    mov VLCI_CALL_INTEGERS + 32(%rbx), %r8
+    mov VLCI_CALL_INTEGERS + 40(%rbx), %r9
+    mov VLCI_CALL_RAX(%rbx), %rax
+    call *VLCI_CALL_FUNCTION(%rbx)
+    mov %rax, VLCI_CALL_RAX(%rbx)
+    mov %rdx, VLCI_CALL_RDX(%rbx)
+    mov $0xe7, %eax
+    xor %edx, %edx
+    xsave VLCI_CALL_REGISTERS(%rbx)
+    emms
+    mov -8(%rbp), %rbx
+    leave
+    .cfi_def_cfa %rsp, 8
+    ret
+    .cfi_endproc
+    .size vlci_arch_call, . - vlci_arch_call
+
 /* The thunks: page-aligned, position-independent against the data page behind them, so that mapping these
  * pages again beside other data makes another context's. Nothing is written to code. */
     .section .text.vlci_thunks, "ax", @progbits
@@ -227,5 +339,23 @@ vlci_thunk_missing:
     .endr
     .balign VLCI_THUNK_SIZE
     .org vlci_thunk_code + VLCI_THUNK_CODE /* an error here: the rows outgrew it */
+
+/* Those of wrapped pointers, 16 bytes each. */
+    .globl vlci_wrapper_code
+    .hidden vlci_wrapper_code
+vlci_wrapper_code:
+    .cfi_startproc
+    jmp *vlci_wrapper_code + VLCI_WRAPPERS * VLCI_WRAPPER_SIZE(%rip)
+    .set number, 1
+    .rept VLCI_WRAPPERS - 1
+    .balign VLCI_WRAPPER_SIZE
+    endbr64
+    lea vlci_wrapper_code + (VLCI_WRAPPERS + number) * VLCI_WRAPPER_SIZE(%rip), %r11
+    jmp vlci_wrapper_code
+    .set number, number + 1
+    .endr
+    .balign VLCI_WRAPPER_SIZE
+    .cfi_endproc
+    .org vlci_wrapper_code + VLCI_WRAPPERS * VLCI_WRAPPER_SIZE
 
     .section .note.GNU-stack, "", @progbits

@@ -1,8 +1,12 @@
+#include "context/context.h"
+#include "context/wrap.h"
 #include "loader/arch.h"
+#include "loader/thread.h"
 #include "loader/tls.h"
 
 #include <cpuid.h>
 #include <errno.h>
+#include <string.h>
 #include <ucontext.h>
 
 /* Since binutils 2.36 / glibc 2.31 these are in elf.h under the same numbers; psABI, table 4.10. */
@@ -72,6 +76,28 @@ void vlci_arch_float_restore(const struct vlci_float_state *state) {
     uint32_t vector = (state->vector & ~0x3fu) | flags;
     if (now.vector != vector) __asm__ volatile("ldmxcsr %0" : : "m"(vector));
     if (now.x87 != state->x87) __asm__ volatile("fldcw %0" : : "m"(x87));
+}
+
+#define AT(record, member, place) _Static_assert(offsetof(record, member) == (place), #member)
+AT(struct vlci_thread, visit, VLCI_THREAD_VISIT);
+AT(struct vlci_visit, context, VLCI_VISIT_CONTEXT);
+AT(vlc_context, weak, VLCI_CONTEXT_WEAK);
+AT(struct vlci_wrapper, function, VLCI_WRAPPER_FUNCTION);
+AT(struct vlci_wrapper, weak, VLCI_WRAPPER_WEAK);
+_Static_assert(sizeof(struct vlci_wrapper) == VLCI_WRAPPER_SIZE, "struct vlci_wrapper");
+AT(struct vlci_arch_call, integers, VLCI_CALL_INTEGERS);
+AT(struct vlci_arch_call, rax, VLCI_CALL_RAX);
+AT(struct vlci_arch_call, rdx, VLCI_CALL_RDX);
+AT(struct vlci_arch_call, function, VLCI_CALL_FUNCTION);
+AT(struct vlci_arch_call, stack, VLCI_CALL_STACK);
+AT(struct vlci_arch_call, stack_size, VLCI_CALL_STACK_SIZE);
+AT(struct vlci_arch_call, float_state, VLCI_CALL_FLOAT_STATE);
+AT(struct vlci_arch_call, registers, VLCI_CALL_REGISTERS);
+_Static_assert(sizeof(struct vlci_arch_call) == VLCI_CALL_SIZE, "struct vlci_arch_call");
+
+void vlci_arch_call_nothing(struct vlci_arch_call *call) {
+    call->rax = call->rdx = 0;
+    memset(call->registers + 512, 0, 64); /* the header: xrstor makes all registers those of a new process */
 }
 
 void *vlci_arch_program_counter(const void *machine) {

@@ -36,17 +36,19 @@ struct vlci_thread_exit {
 /* One stay of a thread inside a context, with what it had before. */
 struct vlci_visit {
     struct vlci_visit *outer;
-    vlc_context *context;
-    unsigned depth; /* further entries into the same context */
+    vlc_context *context; /* VLCI_VISIT_CONTEXT */
+    unsigned depth;       /* further entries into the same context */
     bool has_cpus;
     cpu_set_t cpus; /* affinity before */
     locale_t locale;
     struct vlci_float_state float_state;
-    bool has_stack; /* a library gave the thread another stack for signal handlers */
-    stack_t stack;  /* the one before */
+    bool has_stack;  /* a library gave the thread another stack for signal handlers */
+    stack_t stack;   /* the one before */
+    bool is_wrapped; /* made by a call of a wrapped pointer (wrap.c) */
 };
 
 struct vlci_thread {
+    struct vlci_visit *visit;         /* the innermost; VLCI_THREAD_VISIT */
     struct vlci_thread *next, **link; /* all registered threads */
     vlc_context *owner;               /* made by this context; NULL: the host's */
     void *start;                      /* the function it began with, to name its library */
@@ -54,7 +56,7 @@ struct vlci_thread {
     pid_t tid;
     pthread_t handle;
     unsigned destructor_rounds;
-    struct vlci_visit base, *visit, *spare;
+    struct vlci_visit base, *spare;
     struct vlci_block *blocks; /* by index of TLS module */
     size_t block_count;
     struct vlci_key_value *keys;

@@ -18,7 +18,7 @@
 extern const char vlci_thunk_missing[]; /* arch_*.S: in vlci_thunk_code, behind the rows */
 
 struct file_place {
-    const char *path;
+    const char *code, *path;
     off_t offset;
 };
 
@@ -26,7 +26,7 @@ struct file_place {
 static int find_place(struct dl_phdr_info *info, size_t size, void *argument) {
     (void)size;
     struct file_place *place = argument;
-    uintptr_t code = (uintptr_t)vlci_thunk_code;
+    uintptr_t code = (uintptr_t)place->code;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const Elf64_Phdr *p = &info->dlpi_phdr[i];
         uintptr_t start = info->dlpi_addr + p->p_vaddr;
@@ -38,22 +38,21 @@ static int find_place(struct dl_phdr_info *info, size_t size, void *argument) {
     return 0;
 }
 
-static int map_code(char *at, vlc_error *error) {
-    struct file_place place = { NULL, 0 };
+int vlci_thunks_map(char *at, const char *code, size_t size, vlc_error *error) {
+    struct file_place place = { code, NULL, 0 };
     dl_iterate_phdr(find_place, &place);
     if (!place.path || !*place.path)
         return vlci_fail(error, VLC_SYSTEM, 0, "libvlcs.so",
                          "cannot find the file of libvlcs.so; link to it as a shared library");
     int fd = open(place.path, O_RDONLY | O_CLOEXEC);
-    void *got =
-        fd < 0 ? MAP_FAILED
-               : mmap(at, VLCI_THUNK_CODE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, place.offset);
+    void *got = fd < 0 ? MAP_FAILED
+                       : mmap(at, size, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, place.offset);
     int failure = errno;
     if (fd >= 0) close(fd);
     if (got == MAP_FAILED)
         return vlci_fail(error, VLC_SYSTEM, failure, place.path, "cannot map '%s' again: %s", place.path,
                          strerror(failure));
-    if (memcmp(at, vlci_thunk_code, VLCI_THUNK_CODE))
+    if (memcmp(at, code, size))
         return vlci_fail(error, VLC_MISUSE, 0, place.path,
                          "'%s' was replaced by another version while this program runs; restart the program",
                          place.path);
@@ -84,7 +83,7 @@ int vlci_thunks_make(vlc_context *context, vlc_error *error) {
             error, VLC_LIMIT, ENOMEM, context->name,
             "cannot create context '%s': no address space is left; raise `ulimit -v` or close contexts",
             context->name);
-    int status = map_code(context->thunks.base, error);
+    int status = vlci_thunks_map(context->thunks.base, vlci_thunk_code, VLCI_THUNK_CODE, error);
     if (status) return status;
     struct vlci_thunk_data *data = (void *)(context->thunks.base + VLCI_THUNK_CODE);
     if (mmap(data, data_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==

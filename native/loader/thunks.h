@@ -5,6 +5,9 @@
 
 #include "loader/image.h"
 
+/* Maps `size` bytes of our own text at `code` once more at `at`, where a mapping is replaced. */
+int vlci_thunks_map(char *at, const char *code, size_t size, vlc_error *error);
+
 int vlci_thunks_make(vlc_context *context, vlc_error *error);
 void vlci_thunks_free(vlc_context *context);
 

@@ -50,7 +50,9 @@ AT(vlc_limits, static_tls_total, 8);
 AT(vlc_limits, static_tls_used, 16);
 AT(vlc_limits, mappings, 24);
 AT(vlc_limits, mappings_max, 32);
-SIZE(vlc_limits, 40);
+AT(vlc_limits, wrappers, 40);
+AT(vlc_limits, late_calls, 48);
+SIZE(vlc_limits, 56);
 
 _Static_assert(VLC_OK == 0 && VLC_BAD_ARGUMENT == 1 && VLC_MISUSE == 2 && VLC_LOAD_FAILED == 3 &&
                    VLC_LIMIT == 4 && VLC_SYSTEM == 5 && VLC_BUSY == 6 && VLC_BUG == 7,

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <pthread.h>
 #include <stdexcept>
+#include <string>
 
 #include "contexts.h"
 #include "trace.h"
@@ -33,6 +34,96 @@ void *run_until_exit(void *) {
     HostFrame frame;
     through_context(exit_thread, nullptr);
     return nullptr;
+}
+
+// The same through a wrapped pointer, which is called outside of the context: it leaves on the way.
+bool is_outside() {
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof set, &set);
+    return vlc_context_of(nullptr) == nullptr && CPU_COUNT(&set) > 1;
+}
+
+vlc_context *entered_further;
+
+void throw_inside(void *) {
+    HostFrame frame;
+    CHECK(!is_outside(), "the wrapped pointer did not enter");
+    if (entered_further) CHECK_EQUAL(vlc_enter(entered_further, nullptr), VLC_OK);
+    throw std::runtime_error("through a wrapped pointer");
+}
+
+void wrapped_twice(void *argument) { reinterpret_cast<frames_call>(argument)(throw_inside, nullptr); }
+
+std::string thrown_by(frames_call call, void (*function)(void *), void *argument) {
+    try {
+        call(function, argument);
+    } catch (const std::exception &exception) {
+        CHECK(is_outside(), "the handler of the host is inside of a context");
+        return exception.what();
+    }
+    return "nothing";
+}
+
+void check_wrapped(int reader) {
+    std::uint32_t cpus[2];
+    two_cpus(cpus);
+    vlc_context *a = context_on("a", cpus, 1), *b = context_on("b", cpus + 1, 1);
+    vlc_library *library = load(a, FIXTURE("frames"), RTLD_NOW);
+    vlc_library *other = load(b, FIXTURE("frames"), RTLD_NOW);
+    const auto wrap = [](vlc_context *context, vlc_library *from) {
+        void *wrapped = nullptr;
+        vlc_wrap(context, reinterpret_cast<void *>(find(context, from, "frames_call")), &wrapped, nullptr);
+        return reinterpret_cast<frames_call>(wrapped);
+    };
+    frames_call call_a = wrap(a, library), call_b = wrap(b, other);
+
+    const std::string expected = "through a wrapped pointer";
+    CHECK(thrown_by(call_a, throw_inside, nullptr) == expected, "another exception");
+    CHECK_TEXT(trace_take(reader), "host-frame context-frame");
+    CHECK(thrown_by(call_a, wrapped_twice, reinterpret_cast<void *>(call_b)) == expected,
+          "another exception through two contexts");
+    CHECK_TEXT(trace_take(reader), "host-frame context-frame context-frame");
+    entered_further = b; // and not left: whoever threw is past that
+    CHECK(thrown_by(call_a, throw_inside, nullptr) == expected, "another exception");
+    entered_further = nullptr;
+    trace_take(reader);
+
+    // Caught inside of the context's caller: the thread stays where it is.
+    CHECK_EQUAL(vlc_enter(a, nullptr), VLC_OK);
+    try {
+        call_a(throw_inside, nullptr);
+    } catch (const std::exception &) {
+        CHECK(vlc_context_of(nullptr) == a, "an exception between calls of one context left it");
+    }
+    CHECK_EQUAL(vlc_leave(a, nullptr), VLC_OK);
+    trace_take(reader);
+
+    through_context = call_a;
+    pthread_t thread;
+    void *result = nullptr;
+    REQUIRE(pthread_create(&thread, nullptr, run_until_exit, nullptr) == 0, "no thread");
+    pthread_join(thread, &result);
+    CHECK_EQUAL(reinterpret_cast<uintptr_t>(result), 3);
+    CHECK_TEXT(trace_take(reader), "host-frame context-frame host-frame");
+    context_close(a); // nobody is inside
+    context_close(b);
+}
+
+// What the context's own libstdc++ throws, through its wrapped pointer to a handler of the host.
+void check_thrown_by_context() {
+    vlc_context *a = context_new("a");
+    void *wrapped = nullptr;
+    probe raise = find(a, load(a, FIXTURE("cxx_probe"), RTLD_NOW), "cxx_throw");
+    CHECK_EQUAL(vlc_wrap(a, reinterpret_cast<void *>(raise), &wrapped, nullptr), VLC_OK);
+    bool is_caught = false;
+    try {
+        reinterpret_cast<probe>(wrapped)(0);
+    } catch (...) {
+        is_caught = true;
+        CHECK(is_outside(), "the handler of the host is inside of a context");
+    }
+    CHECK(is_caught, "nothing was thrown");
+    context_close(a);
 }
 
 // While the library is loaded and in use, the host's own exceptions find their way.
@@ -99,5 +190,7 @@ int main() {
         }
         CHECK_TEXT(trace_take(reader), "host-frame caught");
     }
+    check_wrapped(reader);
+    check_thrown_by_context();
     return check_result();
 }

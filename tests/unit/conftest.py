@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vlcs._core import _errors, _instance, _plan, _python
+from vlcs._core._machine import Machine
 from vlcs._core._registry import REGISTRY
+from vlcs._core._topology import CPU, Node, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -143,10 +145,9 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[Native]:
         "find",
         lambda _: _python.Python("/usr/bin/python", (3, 11, 0), "libpython.so", ("/lib",)),
     )
-    from vlcs._core._topology import CPU, Topology
-
-    topology = Topology({n: CPU(n, 0, frozenset({n})) for n in (0, 1)})
-    monkeypatch.setattr(REGISTRY, "machine", lambda: (frozenset({0, 1}), topology))
+    both = frozenset({0, 1})
+    topology = Topology({n: CPU(n, 0, frozenset({n})) for n in both}, nodes={0: Node(0, both)})
+    monkeypatch.setattr(REGISTRY, "machine", lambda: Machine(topology, both, bound=both))
     before = REGISTRY.members()
     yield fake
     for member in reversed(REGISTRY.members()):

@@ -19,7 +19,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_show_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert _cli.main(["show"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert set(shown) == {"version", "platform", "python", "cpus", "limits"}
+    assert set(shown) == {"version", "platform", "python", "cpus", "nodes", "limits"}
     assert "libpython" in shown["python"]["libpython"]
     assert shown["limits"]["mappings"] > 0
 

@@ -1,90 +1,200 @@
-"""Reading machines: recorded trees, and trees with holes."""
+"""Reading machines: recorded trees, trees with holes, and hwloc's opinion of the same trees."""
 
-from pathlib import Path
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 
+from support import hwloc, machines
 from vlcs._core import _topology
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def tree(root: Path, cores: dict[int, tuple[int, str]], online: str | None) -> Path:
-    """A /sys/devices/system/cpu: CPU number -> (package, its core's CPUs)."""
-    for number, (package, siblings) in cores.items():
-        topology = root / f"cpu{number}" / "topology"
-        topology.mkdir(parents=True)
-        (topology / "physical_package_id").write_text(f"{package}\n")
-        (topology / "core_cpus_list").write_text(f"{siblings}\n")
-    (root / "cpufreq").mkdir(exist_ok=True)
-    if online is not None:
-        (root / "online").write_text(f"{online}\n")
-    return root
+    from vlcs._core._topology import Topology
 
 
-def test_desktop_with_smt(tmp_path: Path) -> None:
-    root = tree(tmp_path, {0: (0, "0,2"), 1: (0, "1,3"), 2: (0, "0,2"), 3: (0, "1,3")}, "0-3")
-    machine = _topology.read(root)
-    assert machine.online == {0, 1, 2, 3}
-    assert machine.siblings(0) == {0, 2}
-    assert machine.siblings(3) == {1, 3}
+def read(name: str, folder: Path) -> Topology:
+    return _topology.read(machines.write(machines.MODELS[name], folder))
 
 
-def test_server_with_two_packages_and_an_offline_sibling(tmp_path: Path) -> None:
-    root = tree(tmp_path, {0: (0, "0,4"), 1: (0, "1,5"), 2: (1, "2"), 4: (0, "0,4")}, "0-2,4")
-    machine = _topology.read(root)
-    assert machine.online == {0, 1, 2, 4}
-    assert machine.siblings(1) == {1}
-    assert [machine.package(number) for number in (0, 1, 2, 4)] == [0, 0, 1, 0]
+def counts(machine: Topology) -> tuple[int, int, int, int, int, int]:
+    cpus = machine.cpus.values()
+    return (
+        len(machine.online),
+        len({cpu.siblings for cpu in cpus}),
+        len({cpu.package for cpu in cpus}),
+        len(machine.nodes),
+        len({cpu.domain for cpu in cpus}),
+        len({cpu.kind for cpu in cpus}),
+    )
 
 
-def test_old_kernel_names_siblings_otherwise(tmp_path: Path) -> None:
-    root = tree(tmp_path, {0: (0, "0-1"), 1: (0, "0-1")}, "0-1")
-    for number in (0, 1):
-        topology = root / f"cpu{number}" / "topology"
-        (topology / "core_cpus_list").rename(topology / "thread_siblings_list")
-    assert _topology.read(root).siblings(0) == {0, 1}
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [  # CPUs, cores, packages, nodes, cache domains, kinds
+        ("laptop", (8, 4, 1, 1, 1, 1)),
+        ("desktop", (6, 6, 1, 1, 1, 1)),
+        ("xeon-2s", (32, 16, 2, 2, 2, 1)),
+        ("xeon-2s-smt-off", (16, 16, 2, 2, 2, 1)),
+        ("xeon-snc2", (48, 24, 2, 4, 2, 1)),
+        ("epyc-nps4", (128, 64, 2, 8, 16, 1)),
+        ("epyc-192", (192, 192, 2, 2, 24, 1)),
+        ("xeon-4s", (16, 16, 4, 4, 4, 1)),
+        ("cxl", (8, 8, 2, 3, 2, 1)),
+        ("alder-lake", (24, 16, 1, 1, 1, 2)),
+        ("lunar-lake", (8, 8, 1, 1, 2, 2)),
+        ("arm-phone", (8, 8, 1, 1, 1, 3)),
+        ("holes", (5, 3, 1, 1, 1, 1)),
+        ("docker-v1", (64, 32, 2, 2, 2, 1)),
+        ("docker-v2", (64, 32, 2, 2, 2, 1)),
+        ("systemd", (8, 8, 1, 1, 1, 1)),
+        ("vm-without-caches", (4, 4, 2, 2, 2, 1)),
+        ("old-kernel", (4, 2, 1, 1, 1, 1)),
+    ],
+)
+def test_recorded_machine(name: str, expected: tuple[int, ...], tmp_path: Path) -> None:
+    assert counts(read(name, tmp_path)) == expected
+
+
+def test_every_recorded_machine_has_its_row() -> None:
+    rows = next(mark for mark in test_recorded_machine.pytestmark if mark.name == "parametrize").args[1]
+    assert {name for name, _ in rows} == set(machines.MODELS)
+
+
+def seen(machine: Topology) -> hwloc.Seen:
+    """Our facts in hwloc's form."""
+    cpus = machine.cpus.values()
+    levels = {cache.level for cache in machine.caches}
+    kinds = [frozenset(cpu.number for cpu in cpus if cpu.kind == rank) for rank in range(len(cpus))]
+    many = len(machine.nodes) > 1
+    return hwloc.Seen(
+        online=machine.online,
+        cores=frozenset(cpu.siblings for cpu in cpus),
+        packages=frozenset(
+            frozenset(cpu.number for cpu in cpus if cpu.package == package)
+            for package in {cpu.package for cpu in cpus}
+        ),
+        caches={
+            level: frozenset(cache.cpus for cache in machine.caches if cache.level == level)
+            for level in levels
+        },
+        memory={node.number: node.size for node in machine.nodes.values()},
+        nodes=frozenset(node.cpus for node in machine.nodes.values() if node.cpus),
+        distances={node.number: dict(node.distances) for node in machine.nodes.values()} if many else {},
+        kinds=tuple(kind for kind in kinds if kind),
+    )
+
+
+def compare(ours: hwloc.Seen, theirs: hwloc.Seen) -> None:
+    assert ours.online == theirs.online
+    assert ours.cores == theirs.cores
+    assert ours.packages == theirs.packages
+    assert ours.caches == theirs.caches
+    assert ours.memory == theirs.memory
+    assert ours.nodes <= theirs.nodes  # hwloc gives memory-only nodes the CPUs nearest to them
+    assert ours.distances == theirs.distances
+    # Before 2.10 it reads capacities and no counter units.
+    assert not theirs.kinds or ours.kinds == theirs.kinds
+
+
+@pytest.mark.parametrize("name", machines.MODELS)
+def test_hwloc_reads_the_same(name: str, tmp_path: Path) -> None:
+    ours = read(name, tmp_path)
+    compare(seen(ours), hwloc.ask(tmp_path))
+
+
+def test_hwloc_reads_the_same_of_this_machine() -> None:
+    compare(seen(_topology.read()), hwloc.ask())
+
+
+def test_cpus_are_found_in_their_places(tmp_path: Path) -> None:
+    machine = read("epyc-nps4", tmp_path)
+    cpu = machine.cpu(77)  # the second thread of core 13: package 0, node 1, the second L3 there
+    assert (cpu.package, cpu.node, cpu.siblings) == (0, 1, {13, 77})
+    assert cpu.domain == {12, 13, 14, 15, 76, 77, 78, 79}
+    assert [machine.distance(1, node) for node in (1, 2, 5)] == [10, 12, 32]
+    assert machine.cores({13, 12, 77}) == [{12}, {13, 77}]
+
+
+def test_siblings_that_are_numbered_in_turn(tmp_path: Path) -> None:
+    machine = read("xeon-2s", tmp_path)
+    assert machine.siblings(1) == {1, 17}
+    assert [machine.package(number) for number in (0, 1, 16, 17)] == [0, 1, 0, 1]
+
+
+def test_offline_cpus_belong_to_nothing(tmp_path: Path) -> None:
+    machine = read("holes", tmp_path)
+    assert (machine.online, machine.offline) == ({0, 1, 2, 6, 7}, {3, 4, 5})
+    assert machine.siblings(2) == {2}
+    assert machine.nodes[0].cpus == machine.cpu(0).domain == machine.online
+
+
+def test_memory_only_node(tmp_path: Path) -> None:
+    machine = read("cxl", tmp_path)
+    assert machine.nodes[2].cpus == frozenset()
+    assert machine.nodes[2].size == 16 * 1024**3
+    assert machine.distance(1, 2) == 24
+
+
+def test_sub_numa_clusters_lie_below_one_cache(tmp_path: Path) -> None:
+    machine = read("xeon-snc2", tmp_path)
+    assert machine.nodes[1].cpus < machine.cpu(6).domain == machine.cpu(0).domain
+
+
+def test_kinds_are_ranked_by_speed(tmp_path: Path) -> None:
+    assert [read("alder-lake", tmp_path / "a").cpu(n).kind for n in (0, 15, 16, 23)] == [0, 0, 1, 1]
+    assert [read("arm-phone", tmp_path / "b").cpu(n).kind for n in (0, 4, 7)] == [2, 1, 0]
 
 
 def test_without_online_the_folders_count(tmp_path: Path) -> None:
-    assert _topology.read(tree(tmp_path, {0: (0, "0"), 7: (0, "7")}, None)).online == {0, 7}
-
-
-def test_without_topology_each_cpu_is_a_core(tmp_path: Path) -> None:
-    (tmp_path / "online").write_text("0-1\n")
-    machine = _topology.read(tmp_path)
-    assert machine.siblings(1) == {1}
-    assert machine.package(1) == 0
+    model = machines.MODELS["holes"]
+    machines.write(model, tmp_path)
+    (tmp_path / "sys/devices/system/cpu/online").unlink()
+    (tmp_path / "sys/devices/system/cpu/cpufreq").mkdir()
+    assert _topology.read(tmp_path).online == model.online
 
 
 def test_without_a_tree_the_fallback_counts(tmp_path: Path) -> None:
-    assert _topology.read(tmp_path / "none", fallback={2, 3}).online == {2, 3}
+    machine = _topology.read(tmp_path / "none", fallback={2, 3})
+    assert machine.online == {2, 3}
+    assert (machine.siblings(2), machine.package(2), machine.cpu(2).domain) == ({2}, 0, {2, 3})
+    assert machine.nodes[0].cpus == {2, 3}
 
 
 def test_firmware_that_does_not_say_its_package(tmp_path: Path) -> None:
-    assert _topology.read(tree(tmp_path, {0: (-1, "0")}, "0")).package(0) == 0
+    machines.write(machines.MODELS["desktop"], tmp_path)
+    (tmp_path / "sys/devices/system/cpu/cpu0/topology/physical_package_id").write_text("-1\n")
+    assert _topology.read(tmp_path).package(0) == 0
+
+
+def test_cores_are_a_partition_also_where_files_contradict_each_other(tmp_path: Path) -> None:
+    machines.write(machines.MODELS["desktop"], tmp_path)
+    for number, text in ((0, "0-2"), (1, "1"), (2, "2-3"), (4, "nonsense")):
+        (tmp_path / f"sys/devices/system/cpu/cpu{number}/topology/core_cpus_list").write_text(text)
+    machine = _topology.read(tmp_path)
+    assert {cpu.siblings for cpu in machine.cpus.values()} == {
+        frozenset({0, 1, 2}),
+        *map(frozenset, ({3}, {4}, {5})),
+    }
+
+
+@pytest.mark.parametrize("name", ["epyc-nps4", "alder-lake", "docker-v2"])
+def test_a_missing_file_is_never_an_error(name: str, tmp_path: Path) -> None:
+    """Takes away each kind of file, one after the other, and all those before it."""
+    machines.write(machines.MODELS[name], tmp_path)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    for kind in sorted({path.name for path in files}):
+        for path in files:
+            if path.name == kind:
+                path.unlink()
+        machine = _topology.read(tmp_path, fallback={0})
+        assert machine.online
+        assert all(cpu.number in cpu.siblings & cpu.domain for cpu in machine.cpus.values())
 
 
 def test_this_machine_can_be_read() -> None:
-    assert _topology.read().online
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [("0", {0}), ("0-3,8", {0, 1, 2, 3, 8}), (" 1 , 3-4\n", {1, 3, 4}), ("5,5,4-5", {4, 5})],
-)
-def test_lists_are_read(text: str, numbers: set[int]) -> None:
-    assert _topology.parse_list(text) == numbers
-
-
-@pytest.mark.parametrize(
-    "text", ["", ",", "a", "1-", "-1", "3-1", "1--2", "1;2", "0-99999999999", "1.5", "²"]
-)
-def test_other_text_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r".*"):
-        _topology.parse_list(text)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"), [({0}, "0"), ({0, 1, 2, 3, 8}, "0-3,8"), ({1, 3, 5, 6}, "1,3,5-6"), (set(), "")]
-)
-def test_lists_are_written(numbers: set[int], text: str) -> None:
-    assert _topology.format_list(numbers) == text
+    machine = _topology.read()
+    assert machine.online
+    assert machine.nodes

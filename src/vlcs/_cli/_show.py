@@ -1,10 +1,20 @@
 """`vlcs show`: what contexts can have on this machine, as JSON."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import platform
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from vlcs._core._kernel_text import format_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vlcs._core._machine import Machine
+    from vlcs._core._topology import CPU
 
 
 def show() -> int:
@@ -22,10 +32,8 @@ def gather() -> dict[str, Any]:
     import vlcs  # noqa: PLC0415 - `vlcs run` needs none of it
     from vlcs._core import _python  # noqa: PLC0415
     from vlcs._core._registry import REGISTRY  # noqa: PLC0415
-    from vlcs._core._topology import format_list  # noqa: PLC0415
 
-    allowed, topology = REGISTRY.machine()
-    cores = {topology.siblings(number) for number in allowed}
+    machine = REGISTRY.machine()
     try:
         libpython, error = _python.host().libpython, None
     except vlcs.VLCError as refused:
@@ -44,9 +52,33 @@ def gather() -> dict[str, Any]:
             "error": error,
         },
         "cpus": {
-            "online": format_list(topology.online),
-            "usable": format_list(allowed),
-            "cores": [format_list(core) for core in sorted(cores, key=min)],
+            "online": format_list(machine.topology.online),
+            "offline": format_list(machine.topology.offline),
+            "usable": format_list(machine.allowed),
+            "quota": machine.quota,
+            "cores": [format_list(core) for core in machine.topology.cores(machine.allowed)],
+            "cache_domains": _groups(machine, lambda cpu: cpu.domain),
+            "packages": _groups(machine, lambda cpu: cpu.package),
+            "kinds": _groups(machine, lambda cpu: cpu.kind),
         },
+        "nodes": [
+            {
+                "number": node.number,
+                "cpus": format_list(node.cpus & machine.allowed),
+                "bytes": node.size,
+                "usable": node.number in machine.nodes,
+                "distances": node.distances,
+            }
+            for node in machine.topology.nodes.values()
+        ],
         "limits": dataclasses.asdict(vlcs.limits()),
     }
+
+
+def _groups(machine: Machine, key: Callable[[CPU], Any]) -> list[str]:
+    """The usable CPUs that have the key in common, in order of the key or, where it is a set, of CPUs."""
+    groups: dict[Any, set[int]] = {}
+    for number in sorted(machine.allowed):
+        groups.setdefault(key(machine.topology.cpu(number)), set()).add(number)
+    ordered = sorted(groups.items(), key=lambda item: item[0] if isinstance(item[0], int) else min(item[1]))
+    return [format_list(numbers) for _, numbers in ordered]

@@ -15,9 +15,9 @@ from vlcs._core._bridge import Bridge
 from vlcs._core._errors import BusyError, OverlapWarning, StateError, VLCError
 from vlcs._core._executor import Executor
 from vlcs._core._gate import Gate, State
+from vlcs._core._kernel_text import format_list
 from vlcs._core._registry import REGISTRY
 from vlcs._core._slice import Claim
-from vlcs._core._topology import format_list
 
 if TYPE_CHECKING:
     from vlcs._core._plan import Plan
@@ -71,7 +71,7 @@ class Instance:
         with REGISTRY.lock:
             chosen = self._decide(cpus)
             self._warn(chosen)
-            self.native.resize(chosen.cpus if chosen else sorted(REGISTRY.machine()[0]))
+            self.native.resize(chosen.cpus if chosen else sorted(REGISTRY.machine().allowed))
             self._claim(chosen)
 
     def interrupt(self) -> None:
@@ -118,11 +118,11 @@ class Instance:
     def _decide(self, cpus: CPURequest) -> Slice | None:
         if cpus is None and not self.exclusive:
             return None
-        allowed, topology = REGISTRY.machine()
+        machine = REGISTRY.machine()
         return _slice.decide(
             cpus,
-            allowed=allowed,
-            topology=topology,
+            allowed=machine.allowed,
+            topology=machine.topology,
             claims=REGISTRY.claims(but=self),
             exclusive=self.exclusive,
         )

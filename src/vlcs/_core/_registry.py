@@ -6,7 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from vlcs._core import _topology
+from vlcs._core import _machine
 from vlcs._core._gate import State
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ class Registry:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._members: list[Instance] = []
-        self._allowed: frozenset[int] = frozenset()
-        self._topology = _topology.Topology()
+        self._machine = _machine.Machine()
 
     def add(self, instance: Instance) -> None:
         """Remembers a context."""
@@ -49,18 +48,17 @@ class Registry:
         """CPUs that were given by `cpus=` to contexts that are not closed."""
         return [m.claim for m in self.members() if m is not but and m.claim is not None]
 
-    def machine(self) -> tuple[frozenset[int], _topology.Topology]:
-        """The CPUs that the process may use, and the machine's topology.
+    def machine(self) -> _machine.Machine:
+        """The machine, and what the process may use of it.
 
         Read anew while no context exists, and kept from then on: later the main thread may be
         inside a context, and its affinity that context's.
         """
         with self.lock:
-            if not self._members or not self._allowed:
+            if not self._members or not self._machine.allowed:
                 # By process id and not 0: that is the main thread, not the one that happens to call.
-                self._allowed = frozenset(os.sched_getaffinity(os.getpid()))
-                self._topology = _topology.read(fallback=self._allowed)
-            return self._allowed, self._topology
+                self._machine = _machine.read(affinity=frozenset(os.sched_getaffinity(os.getpid())))
+            return self._machine
 
     def after_fork(self) -> None:
         """In a forked child: the parent's contexts are copies without threads."""

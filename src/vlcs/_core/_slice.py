@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vlcs._core._errors import ArgumentError, LimitError
-from vlcs._core._topology import Topology, format_list, parse_list
+from vlcs._core._kernel_text import format_list, parse_list
+from vlcs._core._topology import Topology
 
 CPURequest = str | int | Iterable[int] | None
 """What `cpus=` takes: "0-3,8"; a set, list or range of numbers; a count; None for all."""

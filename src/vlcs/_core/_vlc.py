@@ -11,9 +11,9 @@ from vlcs._core import _library, _module, _plan, _stats
 from vlcs._core._errors import ArgumentError, StateError
 from vlcs._core._gate import State
 from vlcs._core._instance import Instance
+from vlcs._core._kernel_text import format_list
 from vlcs._core._library import Library
 from vlcs._core._registry import REGISTRY
-from vlcs._core._topology import format_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

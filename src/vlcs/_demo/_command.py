@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vlcs._core import _topology
+from vlcs._core._kernel_text import format_list
 from vlcs._demo._machine import Machine, machine, without_thread_variables
 from vlcs._demo._measure import Measured, Plan, measure
 from vlcs._demo._pairs import PAIRS, Pair, install_command
@@ -32,7 +33,7 @@ def run(argv: list[str] | None = None) -> int:
     if len(usable) < 2:
         _say(
             f"vlcs demo: needs two CPUs to share out, but this process may use {len(usable)} "
-            f"(CPU {_topology.format_list(usable)}). Run it on a machine, in a container or under a taskset "
+            f"(CPU {format_list(usable)}). Run it on a machine, in a container or under a taskset "
             "that has more."
         )
         return 2

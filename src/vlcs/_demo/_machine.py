@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from vlcs._core._topology import format_list
+from vlcs._core._kernel_text import format_list
 
 # Contexts drop such variables from what they inherit, so the other ways run without them too, and
 # "untouched defaults" means it.

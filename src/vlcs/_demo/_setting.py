@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vlcs._core._topology import Topology, format_list
+from vlcs._core._kernel_text import format_list
+from vlcs._core._topology import Topology
 
 
 @dataclass(frozen=True)

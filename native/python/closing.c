@@ -262,7 +262,7 @@ int vlci_close(struct vlci_context_object *self, int timeout_ms, bool abandon) {
     if (guest) {
         if (end_guest(guest, abandon, &deadline) < 0) return -1;
         if (vlci_realm_life(guest) == VLCI_LINGERING) return linger(self);
-        Py_CLEAR(guest->write);
+        Py_CLEAR(guest->answer);
         if (atomic_load(&guest->lent)) return 0; /* abandoned */
     }
     return destroy(self, timeout_ms, &deadline);

@@ -1,13 +1,15 @@
 #include "host_module.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "interrupt.h"
 #include "status.h"
 
-/* The object that `write` is a method of. Its layout is known, so that the realm, and with it the API
+/* The object that `ask` is a method of. Its layout is known, so that the realm, and with it the API
  * that fits the object, is found without an API. */
 struct host_object {
     Py_ssize_t references;
@@ -15,26 +17,35 @@ struct host_object {
     struct vlci_realm *guest;
 };
 
-/* What a guest's write asks of the host, and how it went. */
-struct writing {
+/* What a guest asks of the host, and what that says. Texts are UTF-8. */
+struct question {
     struct vlci_realm *guest;
+    const char *request;
     int fd;
-    const char *text; /* UTF-8, kept by the guest's str */
+    const char *text; /* kept by the guest's str, as `request` is */
     Py_ssize_t size;
-    const char *failure; /* name of a built-in exception, or NULL */
+    char *answer; /* a copy of the host's, to be freed; NULL: nothing to say */
+    Py_ssize_t answer_size;
+    char failure[64]; /* name of a built-in exception; empty: none */
     char why[512];
 };
 
+static void fail(struct question *question, const char *exception, const char *why) {
+    snprintf(question->failure, sizeof question->failure, "%s", exception);
+    snprintf(question->why, sizeof question->why, "%s", why);
+}
+
 /* Without an interpreter to ask: during the host's exit. */
-static void write_raw(struct writing *writing) {
-    const char *text = writing->text;
-    Py_ssize_t left = writing->size;
+static void answer_alone(struct question *question) {
+    if (strcmp(question->request, "input") == 0) fail(question, "EOFError", "the host has ended");
+    if (strncmp(question->request, "write", 5) != 0) return;
+    const char *text = question->text;
+    Py_ssize_t left = question->size;
     while (left > 0) {
-        ssize_t written = write(writing->fd, text, (size_t)left);
+        ssize_t written = write(question->fd, text, (size_t)left);
         if (written < 0 && errno == EINTR) continue;
         if (written < 0) {
-            writing->failure = "OSError";
-            strncpy(writing->why, strerror(errno), sizeof writing->why - 1);
+            fail(question, "OSError", strerror(errno));
             return;
         }
         text += written;
@@ -42,72 +53,94 @@ static void write_raw(struct writing *writing) {
     }
 }
 
-/* Takes the host's exception over as a built-in of the guest with the same text. */
-static void note_failure(struct writing *writing) {
-    if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
-        writing->failure = "KeyboardInterrupt";
-    else if (PyErr_ExceptionMatches(PyExc_OSError))
-        writing->failure = "OSError";
-    else
-        writing->failure = "RuntimeError";
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *words = value ? PyObject_Str(value) : NULL;
-    PyObject *bytes = words ? PyUnicode_AsEncodedString(words, "utf-8", "backslashreplace") : NULL;
-    if (bytes) strncpy(writing->why, PyBytes_AsString(bytes), sizeof writing->why - 1);
-    PyErr_Clear();
+/* A copy, to be freed, of a str of the host's answer. NULL: an exception is set. */
+static char *copy_item(PyObject *tuple, Py_ssize_t place, Py_ssize_t *size) {
+    PyObject *item = PyTuple_GetItem(tuple, place); /* borrowed */
+    PyObject *bytes = item ? PyUnicode_AsEncodedString(item, "utf-8", "surrogatepass") : NULL;
+    char *data, *copy = NULL;
+    if (bytes && PyBytes_AsStringAndSize(bytes, &data, size) == 0) {
+        copy = malloc((size_t)*size + 1);
+        if (copy)
+            memcpy(copy, data, (size_t)*size + 1); /* it ends with NUL */
+        else
+            PyErr_NoMemory();
+    }
     Py_XDECREF(bytes);
-    Py_XDECREF(words);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    return copy;
+}
+
+/* Takes over what the host's function gave: (answer, name of an exception, its words). */
+static void take_answer(struct question *question, PyObject *result) {
+    Py_ssize_t unused;
+    question->answer = copy_item(result, 0, &question->answer_size);
+    char *failure = question->answer ? copy_item(result, 1, &unused) : NULL;
+    char *why = failure ? copy_item(result, 2, &unused) : NULL;
+    if (why) fail(question, failure, why);
+    free(failure);
+    free(why);
 }
 
 /* Calls the host's function; with no GIL on entry and on return. False: there is none any more. */
-static bool write_through_host(struct writing *writing) {
+static bool ask_host(struct question *question) {
     struct vlci_realm *host = vlci_host();
     vlc_error closed = VLC_ERROR_INIT;
     if (vlci_realm_begin(host, &closed) != VLC_OK) return false;
     struct vlci_interruptible *call = vlci_interrupt_suspend();
     vlci_attach(host);
-    PyObject *function = writing->guest->write;
+    PyObject *function = question->guest->answer;
     if (function) {
         Py_INCREF(function);
-        PyObject *result = PyObject_CallFunction(function, "is#", writing->fd, writing->text, writing->size);
-        if (!result) note_failure(writing);
+        PyObject *result = PyObject_CallFunction(function, "sis#", question->request, question->fd,
+                                                 question->text, question->size);
+        if (result) take_answer(question, result);
+        if (PyErr_Occurred()) { /* it gives what it meets; this came before or after that */
+            bool interrupted = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+            fail(question, interrupted ? "KeyboardInterrupt" : "RuntimeError", "the host could not answer");
+            PyErr_Clear();
+        }
         Py_XDECREF(result);
         Py_DECREF(function);
     }
     vlci_detach(host);
-    bool interrupted = writing->failure && strcmp(writing->failure, "KeyboardInterrupt") == 0;
-    vlci_interrupt_resume(call, interrupted);
+    vlci_interrupt_resume(call, strcmp(question->failure, "KeyboardInterrupt") == 0);
     vlci_realm_end(host);
     return function != NULL;
 }
 
-/* write(fd, text), called by the guest under its GIL. Gives the number of characters, as streams do. */
-static PyObject *host_write(PyObject *self, PyObject *arguments) {
+/* ask(request, fd, text), called by the guest under its GIL. Gives a str. */
+static PyObject *host_ask(PyObject *self, PyObject *arguments) {
     struct vlci_realm *guest = ((struct host_object *)self)->guest;
     const struct vlci_api *api = &guest->api;
-    vlci_object *fd = api->PyTuple_GetItem((vlci_object *)arguments, 0); /* borrowed, as is the next */
-    vlci_object *text = fd ? api->PyTuple_GetItem((vlci_object *)arguments, 1) : NULL;
-    struct writing writing = { .guest = guest, .fd = fd ? (int)api->PyLong_AsLong(fd) : -1 };
-    writing.text = text ? api->PyUnicode_AsUTF8AndSize(text, &writing.size) : NULL;
-    if (!writing.text) return NULL;
+    struct question question = { .guest = guest };
+    vlci_object *items[3];
+    for (int i = 0; i < 3; i++) {
+        items[i] = api->PyTuple_GetItem((vlci_object *)arguments, i); /* borrowed */
+        if (!items[i]) return NULL;
+    }
+    Py_ssize_t unused;
+    question.request = api->PyUnicode_AsUTF8AndSize(items[0], &unused);
+    question.fd = (int)api->PyLong_AsLong(items[1]);
+    question.text = question.request ? api->PyUnicode_AsUTF8AndSize(items[2], &question.size) : NULL;
+    if (!question.text) return NULL;
     vlci_thread_state *state = api->PyEval_SaveThread();
-    if (!write_through_host(&writing)) write_raw(&writing);
+    if (!ask_host(&question)) answer_alone(&question);
     api->PyEval_RestoreThread(state);
-    if (!writing.failure) return (PyObject *)api->PyLong_FromSsize_t(api->PyObject_Size(text));
-    vlci_object *class = api->PyDict_GetItemString(api->PyEval_GetBuiltins(), writing.failure);
-    if (class) api->PyErr_SetString(class, writing.why);
-    return NULL;
+    vlci_object *answer = NULL;
+    if (question.failure[0]) {
+        vlci_object *class = api->PyDict_GetItemString(api->PyEval_GetBuiltins(), question.failure);
+        if (class) api->PyErr_SetString(class, question.why);
+    } else {
+        const char *bytes = question.answer ? question.answer : "";
+        answer = api->PyUnicode_DecodeUTF8(bytes, question.answer_size, "surrogatepass");
+    }
+    free(question.answer);
+    return (PyObject *)answer;
 }
 
 int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssize_t size) {
     static PyMethodDef methods[] = {
-        { "write", host_write, METH_VARARGS,
-          "write(fd, text): to the host's sys.stdout (1) or sys.stderr (2)." },
+        { "ask", host_ask, METH_VARARGS,
+          "ask(request, fd, text): what vlcs._core._streams.answer of the host says." },
         { NULL, NULL, 0, NULL },
     };
     static PyType_Slot slots[] = { { Py_tp_methods, methods }, { 0, NULL } };
@@ -121,12 +154,12 @@ int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssiz
     vlci_object *type = api->PyType_FromSpec(&spec);
     vlci_object *host = type ? api->PyType_GenericAlloc(type, 0) : NULL;
     if (host) ((struct host_object *)host)->guest = guest;
-    vlci_object *function = host ? api->PyObject_GetAttrString(host, "write") : NULL;
+    vlci_object *function = host ? api->PyObject_GetAttrString(host, "ask") : NULL;
     vlci_object *bytes = function ? api->PyBytes_FromStringAndSize(settings, size) : NULL;
     vlci_object *module = bytes ? api->PyImport_AddModule("_vlcs_host") : NULL; /* borrowed, as is its dict */
     vlci_object *names = module ? api->PyModule_GetDict(module) : NULL;
     bool added = names && api->PyDict_SetItemString(names, "settings", bytes) == 0 &&
-                 api->PyDict_SetItemString(names, "write", function) == 0;
+                 api->PyDict_SetItemString(names, "ask", function) == 0;
     vlci_object *done[] = { bytes, function, host, type };
     for (size_t i = 0; i < sizeof done / sizeof done[0]; i++) api->Py_DecRef(done[i]); /* NULL is fine */
     return added ? 0 : -1;

@@ -1,7 +1,7 @@
 /* The module _vlcs_host: what a guest sees of its host.
  *
- *   settings   bytes, as given to the Interpreter
- *   write(fd, text) -> int   hands text to the host's sys.stdout (1) or sys.stderr (2)
+ *   settings                        bytes, as given to the Interpreter
+ *   ask(request, fd, text) -> str   what vlcs._core._streams.answer of the host says, or raises
  */
 #ifndef VLCI_HOST_MODULE_H
 #define VLCI_HOST_MODULE_H

@@ -104,7 +104,7 @@ static bool start(struct vlci_context_object *owner, struct vlci_birth *birth) {
 }
 
 /* The one realm of a context. */
-static struct vlci_realm *claim(struct vlci_context_object *owner, PyObject *write) {
+static struct vlci_realm *claim(struct vlci_context_object *owner, PyObject *answer) {
     vlc_context *context = vlci_context_use(owner);
     if (!context) return NULL;
     vlci_context_unuse(owner);
@@ -121,7 +121,7 @@ static struct vlci_realm *claim(struct vlci_context_object *owner, PyObject *wri
         PyErr_NoMemory();
         return NULL;
     }
-    realm->write = Py_NewRef(write);
+    realm->answer = Py_NewRef(answer);
     vlci_realm_retain(realm);
     owner->guest = realm;
     return realm;
@@ -129,14 +129,14 @@ static struct vlci_realm *claim(struct vlci_context_object *owner, PyObject *wri
 
 static PyObject *interpreter_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "context",  "libpython", "program",      "sys_path",  "argv", "bootstrap",
-                             "settings", "write",     "warn_options", "x_options", NULL };
+                             "settings", "answer",    "warn_options", "x_options", NULL };
     const struct vlci_module *module = PyType_GetModuleState(type);
-    PyObject *owner, *libpython = NULL, *program, *path, *argv, *write, *warnings, *implementation;
+    PyObject *owner, *libpython = NULL, *program, *path, *argv, *answer, *warnings, *implementation;
     const char *bootstrap, *settings;
     Py_ssize_t settings_size;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!$O&UOOsy#OOO:Interpreter", names, module->context_type,
                                      &owner, PyUnicode_FSConverter, &libpython, &program, &path, &argv,
-                                     &bootstrap, &settings, &settings_size, &write, &warnings,
+                                     &bootstrap, &settings, &settings_size, &answer, &warnings,
                                      &implementation))
         return NULL;
 
@@ -165,11 +165,11 @@ static PyObject *interpreter_new(PyTypeObject *type, PyObject *args, PyObject *k
         birth.path = path_texts;
         birth.argv = argv_texts;
         self->context = Py_NewRef(owner);
-        self->realm = birth.realm = claim((struct vlci_context_object *)owner, write);
+        self->realm = birth.realm = claim((struct vlci_context_object *)owner, answer);
         if (self->realm && start((struct vlci_context_object *)owner, &birth))
             self->version = PyUnicode_FromString(self->realm->api.Py_GetVersion());
         else if (self->realm)
-            Py_CLEAR(self->realm->write);
+            Py_CLEAR(self->realm->answer);
         if (!self->version) Py_CLEAR(self);
     }
     PyMem_Free(path_texts);

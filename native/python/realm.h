@@ -58,7 +58,7 @@ struct vlci_realm {
     vlci_object *keyboard_interrupt;      /* builtins.KeyboardInterrupt */
     pthread_t home;                       /* the thread that initialised it */
     struct vlci_interruptible *home_call; /* the call that it is in; guarded by the guest's GIL */
-    PyObject *write;                      /* the host's function behind sys.stdout and sys.stderr */
+    PyObject *answer;                     /* the host's function behind _vlcs_host.ask */
     struct vlci_realm *next_lingering;    /* closing.c's */
 };
 

@@ -39,6 +39,7 @@ def run_child(
     python: str | Path | None = None,
     code: int | None = 0,
     cwd: str | Path | None = None,
+    stdin: str | None = None,
 ) -> Finished:
     """Runs a Python program in a child and asserts its exit code.
 
@@ -52,6 +53,7 @@ def run_child(
         python: the interpreter; None means the one that runs the tests.
         code: exit code to assert; None asserts nothing.
         cwd: folder to run in; None means the current one.
+        stdin: text for its standard input, a pipe; None means that it is /dev/null.
     """
     variables = {**os.environ, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
     for name, value in (env or {}).items():
@@ -66,7 +68,7 @@ def run_child(
         command,
         env=variables,
         cwd=cwd,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
@@ -74,7 +76,7 @@ def run_child(
         start_new_session=True,  # so that what it started can be ended with it
     ) as child:
         try:
-            stdout, stderr = child.communicate(timeout=timeout)
+            stdout, stderr = child.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired:
             stdout, stderr = _end(child)
             raise AssertionError(

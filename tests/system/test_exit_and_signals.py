@@ -153,54 +153,6 @@ def test_ctrl_c_while_waiting_for_a_future() -> None:
     )
 
 
-def test_a_guests_output_follows_the_hosts_streams() -> None:
-    finished = run_child(
-        """
-        import contextlib, io, sys, threading, vlcs
-        a = vlcs.VLC("a")
-        def say(words):
-            import sys
-            print("out", words)
-            print("err", words, file=sys.stderr)
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            a.run(say, "captured")
-            a.submit(say, "submitted").result()
-            a.run(lambda: __import__("warnings").warn("from there"))
-            a.run(lambda: __import__("logging").warning("logged there"))
-        assert out.getvalue() == "out captured\\nout submitted\\n", out.getvalue()
-        assert err.getvalue().startswith("err captured\\nerr submitted\\n"), err.getvalue()
-        assert "from there" in err.getvalue() and "logged there" in err.getvalue(), err.getvalue()
-        print("before")
-        a.run(say, "plain")
-        print("after")
-        """,
-        timeout=30,
-    )
-    assert finished.lines == ["before", "out plain", "after"]  # in the order of the calls
-    assert finished.stderr == "err plain\n"
-
-
-def test_a_stream_of_the_host_that_raises_costs_no_result() -> None:
-    run_child(
-        """
-        import sys, vlcs
-        a = vlcs.VLC("a")
-        class Broken:
-            def write(self, text): raise LookupError("broken")
-            def flush(self): pass
-        def say():
-            print("no end of line", end="")
-            return 5
-        stdout, sys.stdout = sys.stdout, Broken()
-        result = a.run(say)
-        sys.stdout = stdout
-        assert result == 5
-        """,
-        timeout=30,
-    )
-
-
 def test_jobs_that_the_exit_ends_are_named() -> None:
     finished = run_child(
         """

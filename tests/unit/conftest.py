@@ -138,7 +138,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[Native]:
     monkeypatch.setattr(_instance._native, "Context", fake.context)
     monkeypatch.setattr(_instance._native, "Interpreter", fake.interpreter)
     monkeypatch.setattr(_instance, "Bridge", FakeBridge)
-    monkeypatch.setattr(_instance, "_guest_source", lambda: "def serve(): ...")
+    monkeypatch.setattr(_instance, "_guest_source", lambda _: "def serve(): ...")
     monkeypatch.setattr(_instance._exit, "install", lambda: None)
     monkeypatch.setattr(
         _plan._python,

@@ -7,6 +7,7 @@ import collections
 import contextlib
 import datetime as dt
 import importlib
+import linecache
 import math
 import pickle
 import subprocess
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
 class Guest:
     """Stands for an Interpreter: keeps what crossed, and hands the very buffers over."""
 
-    def __init__(self, write: Callable[[int, str], object]) -> None:
+    def __init__(self, ask: Callable[[str, int, str], str]) -> None:
         host = types.ModuleType("_vlcs_host")
-        settings = pickle.dumps({"name": "ctx", "environ": {}})
-        host.__dict__.update(settings=settings, write=write)
+        streams, source = (
+            resources.files("vlcs._core").joinpath(name).read_text("utf-8")
+            for name in ("_guest_streams.py", "_guest.py")
+        )
+        settings = pickle.dumps({"name": "ctx", "environ": {}, "streams": streams})
+        host.__dict__.update(settings=settings, ask=ask)
         self.module = types.ModuleType("_vlcs_guest")
-        source = resources.files("vlcs._core").joinpath("_guest.py").read_text("utf-8")
         sys.modules["_vlcs_host"] = host
         exec(compile(source, "<vlcs guest>", "exec"), self.module.__dict__)  # noqa: S102 - as a guest does
         self.stdout, self.stderr = sys.stdout, sys.stderr  # its own now; pytest sets others for each phase
@@ -64,7 +68,19 @@ def guest(monkeypatch: pytest.MonkeyPatch, printed: list[tuple[int, str]]) -> It
         monkeypatch.setattr(sys, name, getattr(sys, name))  # the guest's half replaces them
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setattr(threading, "_DummyThread", threading._DummyThread)
-    guest = Guest(lambda fd, text: printed.append((fd, text)))
+    monkeypatch.setattr(sys, "stdin", sys.stdin)
+    monkeypatch.setattr(sys, "__stdin__", sys.__stdin__)
+    monkeypatch.setattr("builtins.input", input)
+    monkeypatch.setattr("linecache.updatecache", linecache.updatecache)
+
+    def ask(request: str, fd: int, text: str) -> str:
+        if request == "write":
+            printed.append((fd, text))
+        elif request == "write_bytes":
+            printed.append((fd, repr(text.encode("latin-1"))))
+        return ""
+
+    guest = Guest(ask)
     monkeypatch.setitem(sys.modules, "_vlcs_guest", guest.module)
     yield guest
     del sys.modules["_vlcs_host"]
@@ -372,10 +388,10 @@ class TestOutput:
 
     def test_bytes_and_half_characters(self, guest: Guest, printed: list[tuple[int, str]]) -> None:
         stream = guest.stdout
-        for piece in (b"\xc3", b"\xa9", b"\xff\n"):
-            stream.buffer.write(piece)
+        for piece in (b"\xc3", b"\xa9", b"\xc3", b"\xff\n", b"a"):
+            assert stream.buffer.write(piece) == len(piece)
             stream.flush()
-        assert "".join(text for _, text in printed) == "é\\xff\n"
+        assert [text for _, text in printed] == ["é", repr(b"\xc3\xff\n"), "a"]
 
     def test_looks_like_a_stream(self, guest: Guest) -> None:
         stdout, stderr = guest.stdout, guest.stderr

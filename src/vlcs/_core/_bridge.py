@@ -61,14 +61,18 @@ class Kept:
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - named as that of concurrent.futures
-    """The traceback of a context's code, as the cause of the exception that came home from there."""
+    """The traceback of a context's code, as the cause of the exception that came home from there.
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    `text` is the traceback, `context` the name of the context.
+    """
+
+    def __init__(self, text: str, context: str) -> None:
+        super().__init__(text, context)
         self.text = text
+        self.context = context
 
     def __str__(self) -> str:
-        return f'\n"""\n{self.text}"""'
+        return f'in the context {self.context!r}\n"""\n{self.text}"""'
 
 
 class Bridge:
@@ -132,6 +136,7 @@ class Bridge:
         return names
 
     def _perform(self, what: object, request: tuple[Any, ...], *, plain: bool = True) -> Any:
+        __tracebackhide__ = True  # for pytest and IPython, here and below: whose code failed counts
         if self._dropped and request[0] != "release":
             numbers = [self._dropped.popleft() for _ in range(len(self._dropped))]
             self._perform("a release", ("release", numbers))
@@ -159,6 +164,7 @@ class Bridge:
             _thread.destination = before
 
     def _decode(self, what: object, payload: bytes, leases: Sequence[Any]) -> Any:
+        __tracebackhide__ = True
         try:
             kind, *details = _sharing.loads(payload, leases)
         except Exception as error:
@@ -192,6 +198,7 @@ class Bridge:
     def _raise(
         self, what: object, pickled: bytes | None, type_name: str, message: str, traceback: str
     ) -> NoReturn:
+        __tracebackhide__ = True
         error: Any = None
         if pickled is not None:
             try:
@@ -213,7 +220,7 @@ class Bridge:
                     f"got {later!r}. Make contexts after changing sys.path, or change it there too: "
                     "vlc.run(site.addsitedir, folder)."
                 )
-        error.__cause__ = RemoteTraceback(traceback)
+        error.__cause__ = RemoteTraceback(traceback, self._name)
         try:
             raise error
         finally:

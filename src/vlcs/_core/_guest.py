@@ -8,7 +8,6 @@ Its partner is `_bridge.py`; the two agree on what a request and an answer look 
 from __future__ import annotations
 
 import atexit
-import codecs
 import collections
 import copyreg
 import functools
@@ -47,14 +46,25 @@ def serve(payload: bytes, buffers: Sequence[Any]) -> Answer:
     Gives a pickled (kind, details ...) and its buffers. Nothing escapes but a KeyboardInterrupt that
     arrives while the answer is being made; the extension module turns that into one of the host.
     """
+    if threading._trace_hook or threading._profile_hook:  # type: ignore[attr-defined]  # noqa: SLF001
+        _follow_hooks()
     try:
         request = _sharing.loads(payload, buffers)
         answer = _OPERATIONS[request[0]](*request[1:])
     except BaseException as error:  # noqa: BLE001 - all of them go home, SystemExit too
         answer = _encode_error(error)
     finally:
-        _flush()
+        _streams.show()
     return answer
+
+
+def _follow_hooks() -> None:
+    """Traces the calling thread as `threading` does those that it starts: so coverage sees every call."""
+    trace, profile = threading._trace_hook, threading._profile_hook  # type: ignore[attr-defined]  # noqa: SLF001
+    if trace and sys.gettrace() is None:
+        sys.settrace(trace)
+    if profile and sys.getprofile() is None:
+        sys.setprofile(profile)
 
 
 def end() -> None:
@@ -65,7 +75,7 @@ def end() -> None:
     except Exception:  # noqa: BLE001 - as at the end of any program
         traceback.print_exc()
     finally:
-        _flush()
+        _streams.show()
 
 
 def _call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Answer:
@@ -129,7 +139,7 @@ def kept(number: int) -> Any:
 
 def _prepare(sharing: str, cloudpickle_folder: str | None) -> Answer:
     """Takes over what the host lends: the rules of `_sharing.py`, and cloudpickle where there is none."""
-    exec(compile(sharing, "<vlcs sharing>", "exec"), _sharing.__dict__)  # noqa: S102 - from our own package
+    _execute(sharing, _sharing)
     if cloudpickle_folder is not None:
         sys.meta_path.append(_LentPackage("cloudpickle", cloudpickle_folder))
     return _encode("value", None)
@@ -216,6 +226,12 @@ class _Caller(threading._DummyThread):  # noqa: SLF001 - no other way in
 
 
 vars(threading)["_DummyThread"] = _Caller
+
+
+def _execute(source: str, module: Any) -> None:
+    exec(compile(source, f"<vlcs {module.__name__}>", "exec"), vars(module))  # noqa: S102 - from our own package
+
+
 _sharing = ModuleType("_vlcs_sharing")  # filled by _prepare, the first operation
 _sharing.loads = lambda payload, buffers: pickle.loads(payload, buffers=buffers)  # type: ignore[attr-defined]  # noqa: S301 - from our own process
 
@@ -341,58 +357,12 @@ class _LentPackage:
         return importlib.machinery.PathFinder.find_spec(name, [self._folder])
 
 
-class _HostStream(io.RawIOBase):
-    """The raw end of the guest's `sys.stdout` (1) or `sys.stderr` (2): the host's stream of that moment."""
-
-    def __init__(self, fd: int) -> None:
-        super().__init__()
-        self._fd = fd
-        self._write = _vlcs_host.write  # found here even when modules are being cleared at the end
-        self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
-        self.name = "<stdout>" if fd == 1 else "<stderr>"
-        self.mode = "wb"
-
-    def writable(self) -> bool:
-        """Is all it is for."""
-        return True
-
-    def fileno(self) -> int:
-        """The process's own descriptor, for what needs one: text goes to the host's stream."""
-        return self._fd
-
-    def isatty(self) -> bool:
-        """Whether the process's own descriptor is a terminal."""
-        return os.isatty(self._fd)
-
-    def write(self, data: Any) -> int:
-        """Hands over what is complete; the rest of a character waits for the next write."""
-        text = self._decode(bytes(data))
-        if text:
-            self._write(self._fd, text)
-        return len(data)
-
-
-def _stream(fd: int, errors: str) -> io.TextIOWrapper:
-    # Line buffered, so that lines of contexts that print at once do not mix.
-    return io.TextIOWrapper(
-        io.BufferedWriter(_HostStream(fd)), encoding="utf-8", errors=errors, newline="\n", line_buffering=True
-    )
-
-
-def _flush() -> None:
-    """Shows what a call has printed without an end of line, before the host prints."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except Exception:  # noqa: BLE001, S112 - None, closed, broken, or a stream of the host that raises
-            continue  # what the call has done counts more than its words
-
-
 _settings = pickle.loads(_vlcs_host.settings)  # noqa: S301 - from our own process
 for _variable, _value in _settings["environ"].items():  # of programs started here; this one began with others
     if _value is None:
         os.environ.pop(_variable, None)
     else:
         os.environ[_variable] = _value
-sys.stdout = sys.__stdout__ = _stream(1, "surrogateescape")  # type: ignore[misc]
-sys.stderr = sys.__stderr__ = _stream(2, "backslashreplace")  # type: ignore[misc]
+_streams: Any = ModuleType("_vlcs_streams")
+_execute(_settings["streams"], _streams)
+_streams.install()

@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 import warnings
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from vlcs._core import _exit, _native, _output, _plan, _python, _slice
+from vlcs._core import _exit, _native, _plan, _python, _slice, _streams
 from vlcs._core._bridge import Bridge
 from vlcs._core._errors import BusyError, OverlapWarning, StateError, VLCError
 from vlcs._core._executor import Executor
@@ -147,9 +148,15 @@ class Instance:
             program=python.executable,
             sys_path=python.sys_path,
             argv=sys.argv,
-            bootstrap=_guest_source(),
-            settings=pickle.dumps({"name": self.name, "environ": _plan.for_children(plan.env)}),
-            write=_output.write,
+            bootstrap=_guest_source("_guest.py"),
+            settings=pickle.dumps(
+                {
+                    "name": self.name,
+                    "environ": _plan.for_children(plan.env),
+                    "streams": _guest_source("_guest_streams.py"),
+                }
+            ),
+            answer=_streams.answer,
             warn_options=_python.warn_options(),
             x_options=_python.x_options(),
         )
@@ -181,8 +188,9 @@ def _milliseconds(deadline: float | None) -> int:
     return max(100, int((deadline - time.monotonic()) * 1000))
 
 
-def _guest_source() -> str:
+@lru_cache(maxsize=2)
+def _guest_source(file: str) -> str:
     # The guest may be a Python that has no vlcs installed, so its part travels as text.
     from importlib import resources  # noqa: PLC0415 - slow to import, and guests import vlcs too
 
-    return resources.files("vlcs._core").joinpath("_guest.py").read_text("utf-8")
+    return resources.files("vlcs._core").joinpath(file).read_text("utf-8")

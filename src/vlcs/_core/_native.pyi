@@ -122,7 +122,7 @@ class Interpreter:
         argv: Sequence[str],
         bootstrap: str,
         settings: bytes,
-        write: Callable[[int, str], object],
+        answer: Callable[[str, int, str], tuple[str, str, str]],
         warn_options: Sequence[str],
         x_options: Sequence[str],
     ) -> None:
@@ -130,7 +130,8 @@ class Interpreter:
 
         `settings` (pickle) is handed to the guest as `_vlcs_host.settings`.
 
-        `write(fd, text)` is the host function behind the guest's `sys.stdout` (1) and `sys.stderr` (2).
+        `answer(request, fd, text)` is the host function behind the guest's streams (`_vlcs_host.ask`); it
+        gives an answer, or the name of a built-in exception and its words, for the guest to raise.
         """
     @property
     def version(self) -> str: ...

@@ -5,7 +5,25 @@
 
 #include <sys/syscall.h>
 
-int vlci_evict_signal(void) { return SIGRTMAX - 5; }
+#ifndef SYS_epoll_pwait2 /* Linux 5.11 */
+#define SYS_epoll_pwait2 441
+#endif
+
+static bool host_handles(int number) {
+    struct sigaction now;
+    return sigaction(number, NULL, &now) != 0 || now.sa_flags & SA_SIGINFO || now.sa_handler != SIG_DFL;
+}
+
+/* Chosen once: the first from SIGRTMAX - 5 down that the host does not handle. */
+int vlci_evict_signal(void) {
+    static _Atomic(int) chosen;
+    if (!chosen) {
+        int number = SIGRTMAX - 5;
+        while (number > SIGRTMIN && host_handles(number)) number--;
+        chosen = number;
+    }
+    return chosen;
+}
 
 /* Waits that can be left at any time: the thread holds nothing of the kernel's or libc's there. */
 static bool is_wait(long call) {
@@ -13,8 +31,12 @@ static bool is_wait(long call) {
     case SYS_futex:
     case SYS_nanosleep:
     case SYS_clock_nanosleep:
+    case SYS_restart_syscall: /* one of these, after a stop */
     case SYS_epoll_wait:
     case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+    case SYS_io_getevents:
+    case SYS_io_uring_enter:
     case SYS_poll:
     case SYS_ppoll:
     case SYS_select:
@@ -22,8 +44,14 @@ static bool is_wait(long call) {
     case SYS_read:
     case SYS_recvfrom:
     case SYS_recvmsg:
+    case SYS_recvmmsg:
     case SYS_accept:
     case SYS_accept4:
+    case SYS_wait4:
+    case SYS_waitid:
+    case SYS_msgrcv:
+    case SYS_semop:
+    case SYS_semtimedop:
     case SYS_pause:
     case SYS_rt_sigsuspend:
     case SYS_rt_sigtimedwait: return true;
@@ -54,17 +82,32 @@ static void on_signal(int number, siginfo_t *info, void *machine) {
     __builtin_longjmp(thread->way_out, 1);
 }
 
+/* Puts the handler in place unless somebody else has his own there. */
+static bool is_ours(int number) {
+    struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK }, now;
+    if (sigaction(number, NULL, &now)) return false;
+    if (now.sa_flags & SA_SIGINFO) return now.sa_sigaction == on_signal;
+    sigfillset(&action.sa_mask);
+    return now.sa_handler == SIG_DFL && sigaction(number, &action, NULL) == 0;
+}
+
+/* A signal that reaches the thread. Go's runtime makes its system calls itself, and blocks all but the lowest
+ * real-time signals on one of its threads (since 1.12); 0: there is none. */
+static int signal_for(pid_t tid) {
+    uint64_t blocked = vlci_os_thread_blocked(tid);
+    for (int number = vlci_evict_signal(); number >= SIGRTMIN; number--)
+        if (!(blocked >> (number - 1) & 1) && is_ours(number)) return number;
+    return 0;
+}
+
 static void evict(struct vlci_thread *thread, void *unused) {
     (void)unused;
     long call = vlci_os_thread_call(thread->tid);
     if (!is_wait(call) || !thread->way_out) return;
+    int number = signal_for(thread->tid);
+    if (!number) return;
     thread->evicted = (int)call + 1;
-    vlci_os_thread_signal(thread->tid, vlci_evict_signal());
+    vlci_os_thread_signal(thread->tid, number);
 }
 
-void vlci_evict(vlc_context *context) {
-    struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK };
-    sigfillset(&action.sa_mask);
-    sigaction(vlci_evict_signal(), &action, NULL);
-    vlci_thread_each(context, evict, NULL);
-}
+void vlci_evict(vlc_context *context) { vlci_thread_each(context, evict, NULL); }

@@ -20,6 +20,9 @@ void vlci_os_thread_signal(pid_t tid, int signal);
 /* The system call that a thread of this process waits in, or -1: it runs, or the kernel does not tell. */
 long vlci_os_thread_call(pid_t tid);
 
+/* The signals that a thread of this process blocks, as a set of bits (signal 1 is bit 0); 0 when it is gone. */
+uint64_t vlci_os_thread_blocked(pid_t tid);
+
 /* Affinity of a thread (0: this one), by system call, so never answered by a preload or by us. 0 or -errno. */
 int vlci_os_affinity_get(pid_t tid, cpu_set_t *cpus);
 int vlci_os_affinity_set(pid_t tid, const cpu_set_t *cpus);

@@ -109,6 +109,13 @@ bool vlci_os_thread_usage(pid_t tid, uint64_t *cpu_time, uint64_t *voluntary, ui
     return true;
 }
 
+uint64_t vlci_os_thread_blocked(pid_t tid) {
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)tid);
+    const char *found = read_file(path, text, sizeof text) > 0 ? strstr(text, "\nSigBlk:\t") : NULL;
+    return found ? strtoull(found + strlen("\nSigBlk:\t"), NULL, 16) : 0;
+}
+
 size_t vlci_os_mappings(void) {
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return 0;

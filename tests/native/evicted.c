@@ -1,5 +1,6 @@
 /* Threads that wait for ever do not keep a context: they are ended with it, whatever they wait for and block.
  * One that computes does, and is named. */
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -71,9 +72,20 @@ static void check_computing(void) {
     CHECK(!is_mapped("libwaiters.so"), "libwaiters.so stays mapped");
 }
 
+/* A signal that the host handles stays its own. */
+static void own_handler(int number) { (void)number; }
+
+static void check_handlers(void (*handler)(int)) {
+    struct sigaction now;
+    CHECK(sigaction(SIGRTMAX - 5, NULL, &now) == 0 && now.sa_handler == handler,
+          "the host's handler is gone");
+}
+
 int main(void) {
+    signal(SIGRTMAX - 5, own_handler); /* the first that we would take */
     open_descriptors();
     check_waiters();
     check_computing();
+    check_handlers(own_handler);
     return check_result();
 }

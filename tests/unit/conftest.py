@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vlcs._core import _errors, _instance, _plan, _python
+from vlcs._core import _errors, _forgotten, _instance, _plan, _python
 from vlcs._core._machine import Machine
 from vlcs._core._registry import REGISTRY
 from vlcs._core._topology import CPU, Node, Topology
@@ -148,6 +148,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[Native]:
     both = frozenset({0, 1})
     topology = Topology({n: CPU(n, 0, frozenset({n})) for n in both}, nodes={0: Node(0, both)})
     monkeypatch.setattr(REGISTRY, "machine", lambda: Machine(topology, both, bound=both))
+    monkeypatch.setattr(_forgotten, "close_later", lambda instance: None)  # noqa: ARG005 - closed below
     before = REGISTRY.members()
     yield fake
     for member in reversed(REGISTRY.members()):

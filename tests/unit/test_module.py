@@ -56,7 +56,7 @@ def gate() -> Gate:
 
 
 def load(gate: Gate, bridge: Bridge, name: str) -> Any:
-    return _module.import_module("a", gate, bridge, name)  # type: ignore[arg-type]
+    return _module.import_module("a", None, gate, bridge, name)  # type: ignore[arg-type]
 
 
 def test_data_comes_by_value_and_behaviour_stays_there(gate: Gate, bridge: Bridge) -> None:

@@ -20,10 +20,13 @@ class Executor:
         self._gate = gate
         self._queued: set[Future[Any]] = set()
 
-    def submit(self, what: object, work: Callable[[], Any]) -> Future[Any]:
-        """Queues `work`; `what` names it in messages. Raises StateError when the context is closed."""
+    def submit(self, what: object, work: Callable[[], Any], owner: object) -> Future[Any]:
+        """Queues `work`; `what` names it in messages. Raises StateError when the context is closed.
+
+        `owner` is kept until the work is done: without it the context is forgotten, and closed.
+        """
         future: Future[Any] = Future()
-        job = _Job(future, work, self._gate, self._queued)
+        job = _Job(future, work, owner, self._gate, self._queued)
         self._gate.accept(job, what)
         self._queued.add(future)
         try:
@@ -42,20 +45,26 @@ class Executor:
 class _Job:
     """One submitted call: the callable that a thread of the pool runs."""
 
-    __slots__ = ("_future", "_gate", "_queued", "_work")
+    __slots__ = ("_future", "_gate", "_owner", "_queued", "_work")
 
     def __init__(
-        self, future: Future[Any], work: Callable[[], Any], gate: Gate, queued: set[Future[Any]]
+        self,
+        future: Future[Any],
+        work: Callable[[], Any],
+        owner: object,
+        gate: Gate,
+        queued: set[Future[Any]],
     ) -> None:
         self._future: Future[Any] | None = future
         self._work: Callable[[], Any] | None = work
+        self._owner = owner
         self._gate = gate
         self._queued = queued
 
     def __call__(self) -> None:
-        future, work = self._future, self._work
-        # The arguments must not live on with the pool's reference to the job.
-        self._future = self._work = None
+        future, work, owner = self._future, self._work, self._owner
+        # Neither the arguments nor the context must live on with the pool's reference to the job.
+        self._future = self._work = self._owner = None
         if future is None or work is None:
             return
         self._queued.discard(future)
@@ -65,6 +74,7 @@ class _Job:
         with self._gate.begin(self):
             self._gate.drop(self)
             _settle(future, work)
+        del owner
 
 
 def _settle(future: Future[Any], work: Callable[[], Any]) -> None:

@@ -11,7 +11,7 @@ import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from vlcs._core import _exit, _native, _plan, _python, _slice, _streams
+from vlcs._core import _exit, _forgotten, _native, _plan, _python, _slice, _streams
 from vlcs._core._bridge import Bridge
 from vlcs._core._errors import BusyError, OverlapWarning, StateError, VLCError
 from vlcs._core._executor import Executor
@@ -33,11 +33,14 @@ _CALLER = 4
 
 
 class Instance:
-    """Owns a native context and its interpreter. `owner` is the public object that stands for it."""
+    """Owns a native context and its interpreter. The public object that stands for it refers to it."""
 
     def __init__(self, plan: Plan, cpus: CPURequest, *, exclusive: bool, owner: Any) -> None:
-        """Makes it. A failure leaves nothing behind: no context, thread or changed affinity."""
-        self.owner = owner
+        """Makes it. A failure leaves nothing behind: no context, thread or changed affinity.
+
+        `owner` is the public object: when that is gone, the context is closed.
+        """
+        self.made_at = _forgotten.caller()
         self.exclusive = exclusive
         self.claim: Claim | None = None
         self.bridge: Bridge | None = None
@@ -59,7 +62,7 @@ class Instance:
                 self.gate = Gate(self.name)
                 self.executor = Executor(self.native, self.gate)
                 self._claim(chosen)
-                REGISTRY.add(self)
+                REGISTRY.add(self, owner)
             self._warn(chosen)  # where warnings are errors, one undoes the creation too
             if plan.python is not None:
                 self._start(plan, plan.python)

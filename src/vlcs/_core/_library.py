@@ -20,9 +20,10 @@ class Library:
     """
 
     def __init__(
-        self, context: Context, gate: Gate, path: str, handle: int, *, use_errno: bool = False
+        self, context: Context, owner: object, gate: Gate, path: str, handle: int, *, use_errno: bool = False
     ) -> None:
         self._context = context
+        self._owner = owner  # the context stays open as long as this, or a function of it, refers to it
         self._gate = gate
         self._path = path
         self._number = handle
@@ -47,6 +48,7 @@ class Library:
     def __getitem__(self, name: str) -> Any:
         function = self._type(self.address_of(name))
         function.__name__ = function.__qualname__ = name
+        function._vlcs_owner = self._owner  # noqa: SLF001 - the class's would wait for the collector
         return function
 
     def __getattr__(self, name: str) -> Any:

@@ -29,6 +29,8 @@ class _Place:
     """Where an object is: the context, a module or a kept object, and the attributes that lead to it."""
 
     context: str
+    owner: object
+    """The public object of the context, which stays open as long as this refers to it."""
     gate: Gate
     bridge: Bridge
     root: str | Kept
@@ -167,10 +169,10 @@ def _wrap(place: _Place, found: Any) -> Any:
     return RemoteObject(replace(place, root=kept, path=(), reference=found, label=found.type_name), found.doc)
 
 
-def import_module(context: str, gate: Gate, bridge: Bridge, name: str) -> RemoteObject:
-    """Imports a module there, on this thread."""
+def import_module(context: str, owner: object, gate: Gate, bridge: Bridge, name: str) -> RemoteObject:
+    """Imports a module there, on this thread. What comes of it keeps `owner`."""
     with gate.visit(f"import {name}"):
         found = bridge.fetch(name, ())
     if not isinstance(found, Reference):  # sys.modules may hold anything
         found = Reference("object", repr(found), None)
-    return RemoteObject(_Place(context, gate, bridge, name, (), found, name), found.doc)
+    return RemoteObject(_Place(context, owner, gate, bridge, name, (), found, name), found.doc)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
-from vlcs._core import _machine
+from vlcs._core import _forgotten, _machine
 from vlcs._core._gate import State
 
 if TYPE_CHECKING:
@@ -14,35 +15,52 @@ if TYPE_CHECKING:
     from vlcs._core._slice import Claim
 
 
+class _Member(weakref.ref[Any]):
+    """The public object of a context, which does not keep it, and the context, which it does."""
+
+    __slots__ = ("instance",)
+
+    instance: Instance
+
+    def owner_is_gone(self) -> None:
+        """Called at once, wherever that happens."""
+        _forgotten.close_later(self.instance)
+
+
 class Registry:
-    """Keeps every context until it is closed: dropping the last reference to one closes nothing.
+    """Keeps every context until it is closed, also those whose public object is gone: they are closed then.
 
     `lock` is held from deciding about CPUs to the moment that the claim is known to others.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._members: list[Instance] = []
+        self._members: list[_Member] = []
         self._machine = _machine.Machine()
 
-    def add(self, instance: Instance) -> None:
-        """Remembers a context."""
+    def add(self, instance: Instance, owner: Any) -> None:
+        """Remembers a context, and has it closed when `owner`, the object that stands for it, is gone."""
+        member = _Member(owner, _Member.owner_is_gone)
+        member.instance = instance
         with self.lock:
-            self._members.append(instance)
+            self._members.append(member)
 
     def remove(self, instance: Instance) -> None:
         """Forgets a context that is closed, or whose creation failed."""
         with self.lock:
-            self._members = [member for member in self._members if member is not instance]
+            self._members = [member for member in self._members if member.instance is not instance]
 
     def members(self) -> list[Instance]:
         """All that are not closed yet, in order of creation: those still starting, too."""
         with self.lock:
-            return list(self._members)
+            return [member.instance for member in self._members]
 
-    def listed(self) -> list[Instance]:
-        """Those that can be used, or are still to be closed."""
-        return [member for member in self.members() if member.gate.state in {State.OPEN, State.SHUT}]
+    def owners(self) -> list[Any]:
+        """The public objects of those that can be used, or are still to be closed; none that is forgotten."""
+        with self.lock:
+            members = list(self._members)
+        found = [member() for member in members if member.instance.gate.state in {State.OPEN, State.SHUT}]
+        return [owner for owner in found if owner is not None]
 
     def claims(self, but: Instance | None = None) -> list[Claim]:
         """CPUs that were given by `cpus=` to contexts that are not closed."""
@@ -63,8 +81,9 @@ class Registry:
     def after_fork(self) -> None:
         """In a forked child: the parent's contexts are copies without threads."""
         self.lock = threading.RLock()
+        _forgotten.after_fork()
         for member in self._members:
-            member.gate.orphan()
+            member.instance.gate.orphan()
         self._members = []
 
 

@@ -33,8 +33,12 @@ class VLC:
     """A Virtual Library Context: private copies of libraries, and a slice of the machine's CPUs.
 
     It is made at once, with its own Python interpreter (own GIL, own `sys.modules`, own copies of
-    all packages), and lives until `close()` or the end of the process; dropping the object closes
-    nothing. All contexts share one address space, file descriptors, working directory and umask, so
+    all packages), and lives until `close()` or the end of the process. One that is forgotten is closed in the
+    background, with a ResourceWarning, as a file is: when nothing refers to it any more, to its modules,
+    libraries or functions, and no call, `with` block or submitted job is under way. Its arrays do not
+    keep it; they stay valid all the same.
+
+    All contexts share one address space, file descriptors, working directory and umask, so
     arrays pass by pointer; and a crash or `exit()` in a library ends the process. As with
     `multiprocessing`'s spawn, modules are imported again in each context and globals are not shared.
 
@@ -126,7 +130,7 @@ class VLC:
         have not begun then are cancelled, one that runs Python code on the first thread is interrupted,
         and a warning of the logger `vlcs` names them. Raises StateError when the context is closed.
         """
-        return self._instance.executor.submit(fn, self._work(fn, args, kwargs))
+        return self._instance.executor.submit(fn, self._work(fn, args, kwargs), self)
 
     def import_module(self, name: str) -> RemoteObject:
         """Imports a module in the context and gives an object that stands for it.
@@ -140,7 +144,8 @@ class VLC:
                 f"cannot import {name!r} in the context {self.name!r}: give a full name, 'numpy.linalg'.",
                 repr(name),
             )
-        return _module.import_module(self.name, self._instance.gate, self._bridge(f"import {name}"), name)
+        bridge = self._bridge(f"import {name}")
+        return _module.import_module(self.name, self, self._instance.gate, bridge, name)
 
     def load_library(
         self, name: str | os.PathLike[str], mode: int = ctypes.DEFAULT_MODE, *, use_errno: bool = False
@@ -170,7 +175,7 @@ class VLC:
         gate, native = self._instance.gate, self._instance.native
         with gate.visit(f"load_library({path!r})"):
             handle = native.load(path, mode | os.RTLD_NOW)
-        return Library(native, gate, path, handle, use_errno=use_errno)
+        return Library(native, self, gate, path, handle, use_errno=use_errno)
 
     def resize(self, cpus: CPURequest) -> None:
         """Gives the context other CPUs: its threads move, and what it tells its libraries changes.
@@ -236,7 +241,7 @@ class VLC:
         of turn, or on another thread, is a StateError. The thread is out all the same; one that was
         left by another is out at its next visit of any context.
         """
-        visit = self._instance.gate.visit("a `with` block", self._instance.native)
+        visit = self._instance.gate.visit(_Block(self), self._instance.native)
         try:
             visit.stay()
         except BaseException:  # perhaps of a signal handler, and it is inside
@@ -282,10 +287,26 @@ class VLC:
         return partial(self._bridge(fn).call, fn, args, kwargs)
 
 
+class _Block(str):
+    """Names a `with` block in messages, and keeps its context open."""
+
+    __slots__ = ("owner",)
+
+    owner: VLC
+
+    def __new__(cls, owner: VLC) -> Self:
+        block = super().__new__(cls, "a `with` block")
+        block.owner = owner
+        return block
+
+
 def contexts() -> list[VLC]:
-    """The contexts that are not closed, in order of creation; also those whose `close()` raised BusyError."""
+    """The contexts that are not closed, in order of creation; also those whose `close()` raised BusyError.
+
+    Those that were forgotten, and are being closed therefore, are not among them.
+    """
     # One that is being made has no instance yet.
-    return [member.owner for member in REGISTRY.listed() if hasattr(member.owner, "_instance")]
+    return [owner for owner in REGISTRY.owners() if hasattr(owner, "_instance")]
 
 
 def vlc_create(name: str | None = None, **options: Any) -> VLC:

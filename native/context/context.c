@@ -162,10 +162,11 @@ static void exit_all(void) {
     }
 }
 
+vlci_lock vlci_start_lock;
+
 int vlci_context_start(vlc_error *error) {
-    static vlci_lock lock;
     static bool started;
-    VLCI_HOLD(&lock);
+    VLCI_HOLD(&vlci_start_lock);
     if (started) return VLC_OK;
     int status = vlci_host_start(error);
     if (status) return status;

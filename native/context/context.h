@@ -94,8 +94,11 @@ struct vlc_context {
     bool takes_signals; /* its handlers of asynchronous signals are the process's */
 };
 
+/* fork.c */
+extern unsigned vlci_fork_count; /* of forks between the first process and this one */
+
 /* context.c */
-extern vlci_lock vlci_contexts_lock;
+extern vlci_lock vlci_contexts_lock, vlci_start_lock;
 extern vlc_context *vlci_contexts;
 int vlci_context_start(vlc_error *error); /* finds what the process gives: libc, static TLS; once */
 void vlci_context_locks_init(vlc_context *context);

@@ -3,18 +3,24 @@
 #include "context/wrap.h"
 #include "loader/cache.h"
 #include "loader/host.h"
+#include "loader/key.h"
 #include "loader/memory.h"
 #include "loader/search.h"
 #include "loader/thread.h"
+#include "loader/tls.h"
 #include "overrides/child.h"
 #include "overrides/exit.h"
 
 #include <pthread.h>
 
+unsigned vlci_fork_count;
+
 /* All locks of the loader, outer ones first, and those of the context that forks. */
 static void locks(vlc_context *current, enum vlci_fork when) {
+    vlci_lock_fork(&vlci_start_lock, when);
     vlci_lock_fork(&vlci_contexts_lock, when);
     if (current) { /* those under which memory is taken come before those of the heap */
+        vlci_lock_fork(&current->pool_lock, when);
         vlci_lock_fork(&current->libc.time.lock, when); /* before the environment's: it asks for TZ */
         vlci_lock_fork(&current->libc.random.lock, when);
         vlci_lock_fork(&current->locale_lock, when);
@@ -68,17 +74,22 @@ static int visits_of_this_thread(const vlc_context *context) {
 static void child(void) {
     vlc_context *current = vlci_context_current();
     locks(current, VLCI_FORK_CHILD);
+    vlci_fork_count++;
     for (vlc_context *at = vlci_contexts, *next; at; at = next) {
         next = at->next;
         at->next = at->previous = NULL;
-        if (at != current) atomic_store(&at->state, VLCI_DEAD);
+        if (at == current) continue;
+        atomic_store(&at->state, VLCI_DEAD);
+        vlci_signals_drop(at);
+        if (vlci_visit_is_inside(at)) continue; /* code of it goes on when this thread returns there */
+        vlci_key_drop_context(at);
+        vlci_tls_drop_context(at);
     }
     vlci_contexts = current;
     if (!current) return;
     vlci_context_locks_init(current); /* their owner is a thread id, and this thread has another now */
     atomic_store(&current->threads, vlci_thread_current->owner == current);
     atomic_store(&current->visits, visits_of_this_thread(current));
-    atomic_store(&current->pool_lock.state, 0);
     current->pool = NULL; /* its threads stayed behind; the next submit makes new ones */
     current->leaving = NULL;
     current->joinable = NULL;

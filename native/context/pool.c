@@ -30,6 +30,7 @@ struct vlci_pool {
     pthread_cond_t work, done;
     struct queue common;
     unsigned unfinished; /* tasks queued or running */
+    unsigned fork_count; /* where it was made: its threads exist in that process only */
     bool stop;
     unsigned count;
     struct worker {
@@ -79,6 +80,8 @@ static void *work(void *argument) {
         }
         pthread_mutex_unlock(&pool->lock);
         task->result = task->function(task->argument);
+        if (pool->fork_count != vlci_fork_count)
+            return NULL; /* it forked: the process ends with this thread */
         pthread_mutex_lock(&pool->lock);
         pool->unfinished--;
         task->done = true;
@@ -98,6 +101,7 @@ static struct vlci_pool *pool_make(vlc_context *context) {
     }
     atomic_store(&pool->references, 1);
     pool->context = context;
+    pool->fork_count = vlci_fork_count;
     pool->count = count;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
@@ -173,6 +177,11 @@ int vlc_submit_on(vlc_context *context, uint32_t thread, vlc_function function, 
 
 int vlc_wait(vlc_task *task, void **result, vlc_error *error) {
     struct vlci_pool *pool = task->pool;
+    if (pool->fork_count != vlci_fork_count)
+        return vlci_fail(error, VLC_MISUSE, 0, pool->name,
+                         "cannot wait for a task of context '%s': it was submitted before this process was "
+                         "forked, and runs in the parent",
+                         pool->name);
     const struct vlci_thread *self = vlci_thread_current;
     if (self && self->owner == pool->context && self->start == (void *)work)
         return vlci_fail(

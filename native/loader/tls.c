@@ -97,6 +97,10 @@ static bool pool_take(struct vlci_tls_segment *tls) {
     return false;
 }
 
+static void pool_give(const struct vlci_tls_segment *tls) {
+    memset(pool_used + (tls->offset - (ptrdiff_t)tls->skew - pool_offset) / SLOT, 0, slot_size(tls) / SLOT);
+}
+
 static int pool_exhausted(const struct vlci_image *image, vlc_error *error) {
     return vlci_fail(
         error, VLC_LIMIT, 0, image->path,
@@ -182,9 +186,7 @@ void vlci_tls_remove(struct vlci_image *image) {
         sigset_t signals;
         vlci_os_signals_block(&signals);
         vlci_lock_take(&vlci_tls_lock);
-        if (tls->is_static)
-            memset(pool_used + (tls->offset - (ptrdiff_t)tls->skew - pool_offset) / SLOT, 0,
-                   slot_size(tls) / SLOT);
+        if (tls->is_static) pool_give(tls);
         modules[INDEX(tls->module)] = NULL;
         vlci_lock_drop(&vlci_tls_lock);
         vlci_os_signals_restore(&signals);
@@ -193,6 +195,14 @@ void vlci_tls_remove(struct vlci_image *image) {
     for (struct vlci_tls_argument *argument; (argument = image->tls_arguments);) {
         image->tls_arguments = argument->next;
         vlci_memory_give(argument, sizeof *argument);
+    }
+}
+
+void vlci_tls_drop_context(vlc_context *context) {
+    for (size_t i = 1; i < module_end; i++) {
+        if (!modules[i] || modules[i]->region.context != context) continue;
+        if (modules[i]->tls.is_static) pool_give(&modules[i]->tls);
+        modules[i] = NULL;
     }
 }
 

@@ -25,6 +25,9 @@ void vlci_tls_start(void);
 int vlci_tls_add(struct vlci_image *image, vlc_error *error);
 void vlci_tls_remove(struct vlci_image *image);
 
+/* In a forked child: takes back what a context holds that stayed in the parent. */
+void vlci_tls_drop_context(vlc_context *context);
+
 /* Makes the image's block a slot at a fixed offset from the thread pointer, in every registered thread. */
 int vlci_tls_make_static(struct vlci_image *image, vlc_error *error);
 

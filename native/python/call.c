@@ -27,11 +27,10 @@ struct call {
 
 static _Thread_local struct call *innermost;
 
-bool vlci_call_is_inside(const struct vlci_realm *guest) {
-    for (const struct call *call = innermost; call; call = call->outer) {
-        if (call->guest == guest) return true;
-    }
-    return false;
+unsigned vlci_calls_inside(const struct vlci_realm *guest) {
+    unsigned count = 0;
+    for (const struct call *call = innermost; call; call = call->outer) count += call->guest == guest;
+    return count;
 }
 
 static void drop(struct spans *spans) {

@@ -8,7 +8,7 @@
  * with an exception. `payload` is bytes, `buffers` a sequence. Needs the host's GIL, and gives it up. */
 PyObject *vlci_call(struct vlci_realm *guest, PyObject *payload, PyObject *buffers);
 
-/* Whether this thread is inside a call into the guest. */
-bool vlci_call_is_inside(const struct vlci_realm *guest);
+/* How many calls into the guest this thread is inside of. */
+unsigned vlci_calls_inside(const struct vlci_realm *guest);
 
 #endif

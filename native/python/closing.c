@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "call.h"
+#include "fork.h"
 #include "guest.h"
 #include "lease.h"
 #include "status.h"
@@ -93,7 +94,7 @@ static int begin_end(struct vlci_realm *realm, const struct timespec *deadline) 
 /* The guest's end, as far as its arrays let it. -1: an exception is set. */
 static int end_guest(struct vlci_realm *realm, bool abandon, const struct timespec *deadline) {
     vlc_error error = VLC_ERROR_INIT;
-    if (vlci_call_is_inside(realm) || vlc_context_of(NULL) == realm->context) {
+    if (vlci_calls_inside(realm) || vlc_context_of(NULL) == realm->context) {
         vlci_refuse(
             &error, VLC_MISUSE, realm->name,
             "cannot stop the Python of the context '%s' from inside of it. Stop it after the call returns.",
@@ -125,19 +126,14 @@ static pthread_cond_t changed;                           /* on the monotonic clo
 static struct vlci_realm *lingering;                     /* by next_lingering; each counted */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* In a forked child the threads that these wait for do not exist. */
-static void forget_parent(void) {
-    pthread_mutex_init(&lock, NULL);
-    lingering = NULL;
-}
+static void prepare(void) { vlci_condition_init(&changed); }
 
-static void prepare(void) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    pthread_atfork(NULL, NULL, forget_parent);
+/* In a forked child the threads that these wait for do not exist. */
+void vlci_closing_fork(enum vlci_fork when) {
+    vlci_mutex_fork(&lock, when);
+    if (when != VLCI_FORK_CHILD) return;
+    vlci_condition_init(&changed);
+    lingering = NULL;
 }
 
 static void delist(struct vlci_realm *realm) {

@@ -9,6 +9,8 @@
  * `abandon`: the guest ends although they are held, and its memory stays. -1: an exception is set. */
 int vlci_close(struct vlci_context_object *self, int timeout_ms, bool abandon);
 
+void vlci_closing_fork(enum vlci_fork when);
+
 /* At exit: finalises guests whose arrays are still held, within `timeout_ms`. Without a GIL. */
 void vlci_close_lingering(int timeout_ms);
 

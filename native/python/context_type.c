@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "closing.h"
+#include "fork.h"
 #include "status.h"
 
 static struct vlci_context_object *cast(PyObject *self) { return (struct vlci_context_object *)self; }
@@ -120,6 +121,7 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         Py_END_ALLOW_THREADS if (status == VLC_OK) cast(self)->name =
             PyUnicode_FromString(vlc_name(cast(self)->context));
         else vlci_raise(&error);
+        vlci_fork_start();
         if (!cast(self)->name) Py_CLEAR(self);
     }
     PyMem_Free(cpu_numbers);
@@ -357,6 +359,13 @@ static PyObject *context_stats(PyObject *self, PyObject *unused) {
     return dict;
 }
 
+static PyObject *context_after_fork(PyObject *self, PyObject *unused) {
+    (void)unused;
+    cast(self)->uses = 0; /* of threads that are not here */
+    return PyBool_FromLong(cast(self)->context && cast(self)->guest &&
+                           cast(self)->guest == vlci_fork_guest());
+}
+
 static PyObject *context_destroy(PyObject *object, PyObject *args, PyObject *kwargs) {
     static char *names[] = { "timeout_ms", "abandon", NULL };
     int timeout_ms = -1, abandon = 0;
@@ -390,6 +399,9 @@ PyObject *vlci_context_type_new(PyObject *module) {
         { "libraries", context_libraries, METH_NOARGS,
           "libraries()\n--\n\nPaths of its libraries, as loaded." },
         { "stats", context_stats, METH_NOARGS, "stats()\n--\n\nThe figures of vlc_stats." },
+        { "after_fork", context_after_fork, METH_NOARGS,
+          "after_fork()\n--\n\nIn a forked child: whether it lives on there, as it was its interpreter that "
+          "forked." },
         { "destroy", (PyCFunction)(void (*)(void))context_destroy, METH_VARARGS | METH_KEYWORDS,
           "destroy(timeout_ms=-1, abandon=False)\n--\n\nEnds the interpreter, then the context. Again: "
           "nothing.\n\nWaits for calls and threads, 5 s each where timeout_ms is negative; BusyError where "

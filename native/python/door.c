@@ -5,6 +5,8 @@
  * into the same context in the middle of a call finds nothing held. */
 #include "native.h"
 
+#include "fork.h"
+
 #include <structmember.h>
 #include <time.h>
 
@@ -289,11 +291,15 @@ static PyObject *door_wake(PyObject *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *door_forget(PyObject *self, PyObject *unused) {
-    (void)unused;
-    pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&changed, NULL);
-    cast(self)->dead = true;
+void vlci_door_fork(enum vlci_fork when) {
+    vlci_mutex_fork(&lock, when);
+    if (when == VLCI_FORK_CHILD) pthread_cond_init(&changed, NULL);
+}
+
+static PyObject *door_forget(PyObject *self, PyObject *dead) {
+    int is_dead = PyObject_IsTrue(dead);
+    if (is_dead < 0) return NULL;
+    cast(self)->dead = is_dead;
     for (struct visit_object *visit = cast(self)->visits, *next; visit; visit = next) {
         next = visit->next;
         if (visit->thread == this_thread()) continue;
@@ -348,8 +354,9 @@ PyObject *vlci_door_type_new(PyObject *module) {
         { "leave", door_leave, METH_NOARGS,
           "leave()\n--\n\nEnds the latest Visit.stay() of this thread, or of another that this one goes on "
           "for." },
-        { "forget", door_forget, METH_NOARGS,
-          "forget()\n--\n\nIn a forked child: forgets other threads and lets nobody in any more." },
+        { "forget", door_forget, METH_O,
+          "forget(dead)\n--\n\nIn a forked child: forgets other threads, and lets nobody in any more where "
+          "it is dead." },
         { "expel", door_expel, METH_NOARGS, "expel()\n--\n\nEnds all visits of the calling thread." },
         { NULL, NULL, 0, NULL },
     };

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "interrupt.h"
 #include "status.h"
 
@@ -137,10 +138,22 @@ static PyObject *host_ask(PyObject *self, PyObject *arguments) {
     return (PyObject *)answer;
 }
 
+/* fork(when), called by the guest around its os.fork(); `when` is a vlci_fork. */
+static PyObject *host_fork(PyObject *self, PyObject *arguments) {
+    struct vlci_realm *guest = ((struct host_object *)self)->guest;
+    vlci_object *when = guest->api.PyTuple_GetItem((vlci_object *)arguments, 0); /* borrowed */
+    if (!when) return NULL;
+    vlci_fork_of_guest(guest, (enum vlci_fork)guest->api.PyLong_AsLong(when));
+    guest->api.Py_IncRef(when);
+    return (PyObject *)when;
+}
+
 int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssize_t size) {
     static PyMethodDef methods[] = {
         { "ask", host_ask, METH_VARARGS,
           "ask(request, fd, text): what vlcs._core._streams.answer of the host says." },
+        { "fork", host_fork, METH_VARARGS,
+          "fork(when): around os.fork(): 0 before, 1 after in the parent, 2 in the child." },
         { NULL, NULL, 0, NULL },
     };
     static PyType_Slot slots[] = { { Py_tp_methods, methods }, { 0, NULL } };
@@ -154,13 +167,15 @@ int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssiz
     vlci_object *type = api->PyType_FromSpec(&spec);
     vlci_object *host = type ? api->PyType_GenericAlloc(type, 0) : NULL;
     if (host) ((struct host_object *)host)->guest = guest;
-    vlci_object *function = host ? api->PyObject_GetAttrString(host, "ask") : NULL;
-    vlci_object *bytes = function ? api->PyBytes_FromStringAndSize(settings, size) : NULL;
+    vlci_object *ask = host ? api->PyObject_GetAttrString(host, "ask") : NULL;
+    vlci_object *fork = ask ? api->PyObject_GetAttrString(host, "fork") : NULL;
+    vlci_object *bytes = fork ? api->PyBytes_FromStringAndSize(settings, size) : NULL;
     vlci_object *module = bytes ? api->PyImport_AddModule("_vlcs_host") : NULL; /* borrowed, as is its dict */
     vlci_object *names = module ? api->PyModule_GetDict(module) : NULL;
     bool added = names && api->PyDict_SetItemString(names, "settings", bytes) == 0 &&
-                 api->PyDict_SetItemString(names, "ask", function) == 0;
-    vlci_object *done[] = { bytes, function, host, type };
+                 api->PyDict_SetItemString(names, "ask", ask) == 0 &&
+                 api->PyDict_SetItemString(names, "fork", fork) == 0;
+    vlci_object *done[] = { bytes, fork, ask, host, type };
     for (size_t i = 0; i < sizeof done / sizeof done[0]; i++) api->Py_DecRef(done[i]); /* NULL is fine */
     return added ? 0 : -1;
 }

@@ -1,5 +1,7 @@
 #include "interrupt.h"
 
+#include "fork.h"
+
 #include <errno.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -75,10 +77,14 @@ static void *watch(void *unused) {
     return NULL;
 }
 
-static void forget_parent(void) {
+static bool is_main_thread(void) { return main_known && pthread_equal(main_thread, pthread_self()); }
+
+/* In the child the watching thread is none, and the call that the main thread is in only where that forked. */
+void vlci_interrupt_fork(enum vlci_fork when) {
+    vlci_mutex_fork(&lock, when);
+    if (when != VLCI_FORK_CHILD) return;
+    if (!is_main_thread()) innermost = NULL;
     watching = main_known = false;
-    innermost = NULL;
-    pthread_mutex_init(&lock, NULL); /* a thread that is not here may have held it */
 }
 
 /* Starts the watching thread. Where it cannot, Ctrl-C waits for the guest's call to return. */
@@ -95,16 +101,8 @@ static bool start_watching(void) {
     return watching;
 }
 
-static bool is_main_thread(void) { return main_known && pthread_equal(main_thread, pthread_self()); }
-
 /* Learns which thread is the host's main thread. -1: an exception is set. */
 static int find_main_thread(void) {
-    static bool prepared;
-    if (!prepared && pthread_atfork(NULL, NULL, forget_parent)) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    prepared = true;
     PyObject *threading = PyImport_ImportModule("threading");
     PyObject *thread = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
     PyObject *ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
@@ -136,7 +134,7 @@ static int install(void) {
     struct sigaction current;
     if (sigaction(SIGINT, NULL, &current)) return 0;
     /* Every signal.signal() of the host replaces ours: as long as it is there, nothing has changed. */
-    if (current.sa_flags & SA_SIGINFO && current.sa_sigaction == on_sigint) return watching;
+    if (current.sa_flags & SA_SIGINFO && current.sa_sigaction == on_sigint) return start_watching();
     if (!(current.sa_flags & SA_SIGINFO) && (current.sa_handler == SIG_DFL || current.sa_handler == SIG_IGN))
         return 0;
     int raises = host_raises();

@@ -32,6 +32,8 @@ void vlci_interrupt_end(struct vlci_interruptible *call);
 struct vlci_interruptible *vlci_interrupt_suspend(void);
 void vlci_interrupt_resume(struct vlci_interruptible *call, bool handled);
 
+void vlci_interrupt_fork(enum vlci_fork when);
+
 /* Raises KeyboardInterrupt in the call that the guest's home thread is in, if any. Under its GIL. */
 void vlci_interrupt_home(struct vlci_realm *realm);
 

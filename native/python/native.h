@@ -31,4 +31,6 @@ PyObject *vlci_visit_type_new(PyObject *module);
 vlc_context *vlci_context_use(struct vlci_context_object *self);
 void vlci_context_unuse(struct vlci_context_object *self);
 
+void vlci_door_fork(enum vlci_fork when);
+
 #endif

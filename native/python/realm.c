@@ -2,10 +2,15 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "call.h"
+#include "fork.h"
 #include "lease.h"
 #include "status.h"
+
+static pthread_mutex_t realms_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
+static struct vlci_realm *realms;
+static _Thread_local unsigned inside_host; /* this thread's share of the host's `inside` */
 
 /* A thread's state in a realm that it is a visitor of: whose threads belong to someone else. */
 struct vlci_visit {
@@ -120,12 +125,9 @@ static void bury(struct vlci_realm *realm, vlci_thread_state *own) {
     /* Under a state of its own: from 3.12, deleting any state makes PyGILState forget the calling
      * thread's, and it is remembered again when it next becomes the current one. */
     realm->api.PyEval_RestoreThread(undertaker);
-    /* After a fork the interpreter has already deleted the states of the parent's other threads. */
-    if (realm->process == getpid()) {
-        for (struct vlci_visit *visit = departed; visit; visit = visit->next) {
-            realm->api.PyThreadState_Clear(visit->state);
-            realm->api.PyThreadState_Delete(visit->state);
-        }
+    for (struct vlci_visit *visit = departed; visit; visit = visit->next) {
+        realm->api.PyThreadState_Clear(visit->state);
+        realm->api.PyThreadState_Delete(visit->state);
     }
     realm->api.PyThreadState_Clear(undertaker);
     realm->api.PyEval_SaveThread();
@@ -154,15 +156,19 @@ int vlci_realm_begin(struct vlci_realm *realm, vlc_error *error) {
     bool running = realm->life == VLCI_RUNNING;
     realm->inside += running;
     pthread_mutex_unlock(&realm->lock);
-    if (running) return VLC_OK;
+    if (running) {
+        inside_host += !realm->context;
+        return VLC_OK;
+    }
     return vlci_refuse(
         error, VLC_MISUSE, realm->name,
-        "cannot call into the Python of the context '%s': it was stopped. Make another context.",
-        realm->name);
+        "cannot call into the Python of the context '%s': it %s. Make another context.", realm->name,
+        realm->stayed_behind ? "stayed behind in the process that this one was forked from" : "was stopped");
 }
 
 void vlci_realm_end(struct vlci_realm *realm) {
     pthread_mutex_lock(&realm->lock);
+    inside_host -= !realm->context;
     if (--realm->inside == 0 && realm->life != VLCI_RUNNING) pthread_cond_broadcast(&realm->changed);
     pthread_mutex_unlock(&realm->lock);
 }
@@ -216,6 +222,14 @@ void vlci_realm_returned(struct vlci_realm *realm) {
     pthread_mutex_unlock(&realm->lock);
 }
 
+void vlci_condition_init(pthread_cond_t *condition) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 struct vlci_realm *vlci_realm_new(vlc_context *context) {
     struct vlci_realm *realm = calloc(1, sizeof *realm);
     if (!realm) return NULL;
@@ -225,14 +239,14 @@ struct vlci_realm *vlci_realm_new(vlc_context *context) {
         return NULL;
     }
     realm->context = context;
-    realm->process = getpid();
     atomic_init(&realm->references, 1);
     pthread_mutex_init(&realm->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&realm->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    vlci_condition_init(&realm->changed);
+    pthread_mutex_lock(&realms_lock);
+    if ((realm->next = realms)) realms->link = &realm->next;
+    realm->link = &realms;
+    realms = realm;
+    pthread_mutex_unlock(&realms_lock);
     return realm;
 }
 
@@ -240,6 +254,9 @@ void vlci_realm_retain(struct vlci_realm *realm) { atomic_fetch_add(&realm->refe
 
 void vlci_realm_release(struct vlci_realm *realm) {
     if (atomic_fetch_sub(&realm->references, 1) != 1) return;
+    pthread_mutex_lock(&realms_lock);
+    if ((*realm->link = realm->next)) realm->next->link = realm->link;
+    pthread_mutex_unlock(&realms_lock);
     pthread_cond_destroy(&realm->changed);
     pthread_mutex_destroy(&realm->lock);
     free(realm->name);
@@ -248,13 +265,31 @@ void vlci_realm_release(struct vlci_realm *realm) {
 
 static struct vlci_realm *host; /* for as long as the process lives; written under the host's GIL */
 
-/* In a forked child: the parent's other threads are not here, nor what they had begun. */
-static void forget_parent(void) {
-    pthread_mutex_init(&host->lock, NULL);
-    host->process = getpid();
-    host->inside = 0;
-    atomic_store(&host->settling, false);
-    atomic_store(&host->departed, NULL); /* Python's own handler has deleted their states */
+/* In a forked child: the parent's other threads are not here, nor what they had begun. Not destroyed before
+ * it is made anew: that would wait for them. */
+static void forget_parent(struct vlci_realm *realm, const struct vlci_realm *forking) {
+    vlci_condition_init(&realm->changed);
+    if (realm->context && realm != forking) {
+        realm->stayed_behind |= realm->life != VLCI_STOPPED;
+        realm->life = VLCI_STOPPED;
+        realm->inside = 0;
+        return;
+    }
+    realm->inside = realm->context ? vlci_calls_inside(realm) : inside_host;
+    atomic_store(&realm->settling, false);
+    atomic_store(&realm->departed, NULL); /* Python's own handler deletes their states */
+    if (!realm->context || pthread_equal(realm->home, pthread_self())) return;
+    realm->home = pthread_self(); /* the guest's main thread now */
+    realm->home_call = NULL;
+}
+
+void vlci_realms_fork(enum vlci_fork when, const struct vlci_realm *forking) {
+    if (when == VLCI_FORK_PREPARE) vlci_mutex_fork(&realms_lock, when);
+    for (struct vlci_realm *realm = realms; realm; realm = realm->next) {
+        vlci_mutex_fork(&realm->lock, when);
+        if (when == VLCI_FORK_CHILD) forget_parent(realm, forking);
+    }
+    if (when != VLCI_FORK_PREPARE) vlci_mutex_fork(&realms_lock, when);
 }
 
 struct vlci_realm *vlci_host(void) {
@@ -265,7 +300,6 @@ struct vlci_realm *vlci_host(void) {
         realm->interpreter = PyInterpreterState_Get();
         realm->life = VLCI_RUNNING;
         host = realm;
-        pthread_atfork(NULL, NULL, forget_parent);
     }
     return host;
 }

@@ -7,12 +7,12 @@
 #ifndef VLCI_REALM_H
 #define VLCI_REALM_H
 
+#include "loader/lock.h"
 #include "python_api.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
 struct vlci_source;
 struct vlci_lease;
@@ -35,6 +35,7 @@ struct vlci_realm {
     void *interpreter;    /* PyInterpreterState */
     char *name;           /* of the context */
     atomic_uint references;
+    struct vlci_realm *next, **link; /* all realms */
 
     pthread_mutex_t lock; /* guards the members up to finish */
     pthread_cond_t changed;
@@ -50,7 +51,7 @@ struct vlci_realm {
     atomic_size_t lent;                     /* sources of this realm that someone still holds */
     atomic_bool settling;                   /* a job that frees them is on its way */
     atomic_bool awaited;                    /* the home thread waits until nothing is lent */
-    pid_t process;                          /* after a fork only the forking thread's states exist */
+    bool stayed_behind;                     /* of a child: it lives in the parent, where its threads are */
 
     vlci_object *lease_type;
     /* Guests only. */
@@ -65,10 +66,16 @@ struct vlci_realm {
 /* The host's realm, made on first use; NULL without memory. Needs the host's GIL the first time. */
 struct vlci_realm *vlci_host(void);
 
+/* On the monotonic clock. */
+void vlci_condition_init(pthread_cond_t *condition);
+
 /* A guest's record, with one reference and no interpreter yet; NULL without memory. */
 struct vlci_realm *vlci_realm_new(vlc_context *context);
 void vlci_realm_retain(struct vlci_realm *realm);
 void vlci_realm_release(struct vlci_realm *realm);
+
+/* Around fork(). In the child all guests but `forking` have stopped, and only this thread is inside of that. */
+void vlci_realms_fork(enum vlci_fork when, const struct vlci_realm *forking);
 
 /* Counts this thread in, so that the interpreter stays until vlci_realm_end. VLC_MISUSE unless it
  * runs. No GIL is needed. */

@@ -1,6 +1,7 @@
 /* fork: the handlers of the context that forks, and no other's. Its child has memory, threads and data. */
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "contexts.h"
 #include "trace.h"
@@ -33,6 +34,39 @@ static void check_under_work(void) {
     context_close(context);
 }
 
+static void *fork_on_pool(void *unused) {
+    (void)unused;
+    pid_t pid = fork();
+    if (pid == 0) return NULL; /* the process ends with its only thread, as any that forks on a thread */
+    int status = -1;
+    return (void *)(uintptr_t)(waitpid(pid, &status, 0) == pid ? status : -1);
+}
+
+static void *pause_shortly(void *unused) {
+    usleep(300000);
+    return unused;
+}
+
+/* The pool's threads stay in the parent: a child neither waits for their tasks nor for them. */
+static void check_pool(vlc_context *context) {
+    vlc_error error = VLC_ERROR_INIT;
+    vlc_task *task;
+    void *result;
+    int status = -1;
+    REQUIRE(vlc_submit(context, fork_on_pool, NULL, &task, &error) == VLC_OK, "%s", error.message);
+    REQUIRE(vlc_wait(task, &result, &error) == VLC_OK, "%s", error.message);
+    CHECK(!result, "the child of a pool's thread ended with status %p", result);
+    REQUIRE(vlc_submit(context, pause_shortly, NULL, &task, &error) == VLC_OK, "%s", error.message);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        _exit(vlc_wait(task, NULL, &error) == VLC_MISUSE && strstr(error.message, "forked") ? 0 : 1);
+    }
+    REQUIRE(waitpid(pid, &status, 0) == pid && status == 0, "waiting in the child: status %x",
+            (unsigned)status);
+    REQUIRE(vlc_wait(task, NULL, &error) == VLC_OK, "%s", error.message);
+}
+
 int main(void) {
     int reader = trace_open(), status = -1;
     vlc_error error = VLC_ERROR_INIT;
@@ -59,6 +93,8 @@ int main(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with status %x", (unsigned)status);
     CHECK_TEXT(trace_take(reader), "");
     CHECK_EQUAL(call_named(a, NULL, "forks_fork", 0), 0);
+    trace_take(reader);
+    check_pool(a);
     trace_take(reader);
     context_close(a);
     context_close(b);

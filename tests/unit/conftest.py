@@ -79,6 +79,9 @@ class FakeContext:
         more = "library_bytes static_tls_bytes lookups cached keys"
         return {"cpu_time": 1_500_000_000, **dict.fromkeys(f"{names} {more}".split(), 3)}
 
+    def after_fork(self) -> bool:
+        return False
+
     def destroy(self, _timeout_ms: int = -1, abandon: bool = False) -> None:
         self.abandoned = abandon
         if self.refuse == "destroy":

@@ -80,7 +80,7 @@ def test_wait_ends_when_the_last_leaves() -> None:
 def test_orphan_says_why_even_inside() -> None:
     gate = Gate("a")
     gate.visit("block").stay()
-    gate.orphan()
+    gate.after_fork(dead=True)
     assert gate.state is State.ORPHANED
     with pytest.raises(vlcs.StateError, match="made before this process was forked from its parent"):
         gate.visit("x").__enter__()
@@ -91,7 +91,7 @@ def test_orphan_says_why_even_inside() -> None:
 def test_orphan_of_a_closed_context_stays_closed() -> None:
     gate = Gate("a")
     gate.close()
-    gate.orphan()
+    gate.after_fork(dead=True)
     assert gate.state is State.CLOSED
 
 

@@ -76,13 +76,13 @@ class Gate(Door):
         self._state = State.CLOSED
         self.open = False
 
-    def orphan(self) -> None:
-        """Marks the copy in a forked child, where the threads that are inside do not exist."""
-        self.forget()
+    def after_fork(self, *, dead: bool) -> None:
+        """In a forked child, where other threads that are inside do not exist. `dead`: nor does this one."""
+        self.forget(dead)
         self._jobs = {}
-        self.open = False
-        if self._state is not State.CLOSED:
+        if dead and self._state is not State.CLOSED:
             self._state = State.ORPHANED
+            self.open = False
 
     def wait_until_empty(self, deadline: float | None) -> list[str]:
         """Once shut: waits until nobody is inside and no job is left; after `deadline` says what is."""
@@ -102,6 +102,14 @@ class Gate(Door):
                 self._name,
             )
         return StateError(f"{subject}: it is closed. Make another with vlcs.VLC(...).", self._name)
+
+    def lost(self) -> StateError:
+        """The exception for who waits, in a forked child, for a job of the parent."""
+        return StateError(
+            f"cannot wait for a job of the context {self._name!r} here: it was submitted before this process "
+            "was forked from its parent, and runs only there. Submit it in the child, to one made there.",
+            self._name,
+        )
 
     def misplaced(self) -> StateError:
         """The exception for who leaves out of turn."""

@@ -7,6 +7,7 @@ Its partner is `_bridge.py`; the two agree on what a request and an answer look 
 
 from __future__ import annotations
 
+import _imp
 import atexit
 import collections
 import copyreg
@@ -356,6 +357,39 @@ class _LentPackage:
             return None
         return importlib.machinery.PathFinder.find_spec(name, [self._folder])
 
+
+def _fork(when: int) -> None:
+    """The host's interpreter forks with this one.
+
+    The import lock is taken first, as os.fork() is going to take it: who waited for it with the host's GIL
+    in hand would keep its holder from printing.
+    """
+    if when == 0:
+        _imp.acquire_lock()
+    _vlcs_host.fork(when)
+    if when != 0:
+        _imp.release_lock()
+    if when == 2 and isinstance(threading.main_thread(), _Caller):
+        _become_main()
+
+
+def _become_main() -> None:
+    """In a child, of a thread that only calls in.
+
+    Up to Python 3.12, threading._shutdown() wants more of the main thread than such a one has; and called on
+    another thread, as it is here at the guest's end, it would wait for the main thread for ever.
+    """
+    main = threading._MainThread()  # type: ignore[attr-defined]  # noqa: SLF001
+    threading._main_thread = main  # type: ignore[attr-defined]  # noqa: SLF001
+    waited_for: set[Any] = getattr(threading, "_shutdown_locks", set())
+    waited_for.discard(getattr(main, "_tstate_lock", None))
+
+
+os.register_at_fork(  # now, so that they are the innermost
+    before=functools.partial(_fork, 0),
+    after_in_parent=functools.partial(_fork, 1),
+    after_in_child=functools.partial(_fork, 2),
+)
 
 _settings = pickle.loads(_vlcs_host.settings)  # noqa: S301 - from our own process
 for _variable, _value in _settings["environ"].items():  # of programs started here; this one began with others

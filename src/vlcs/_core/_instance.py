@@ -108,6 +108,14 @@ class Instance:
         finally:
             self._closing.release()
 
+    def after_fork(self) -> bool:
+        """In a forked child: whether it lives on there. Its other threads do not, nor what they did."""
+        lives = self.native.after_fork()
+        self._closing = threading.Lock()
+        self.gate.after_fork(dead=not lives)
+        self.executor.after_fork()
+        return lives
+
     def _close(self, deadline: float | None, timeout: float | None, *, abandon: bool) -> None:
         if self.gate.state is State.CLOSED:
             return  # by the thread that held the lock

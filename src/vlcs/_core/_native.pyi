@@ -53,6 +53,8 @@ class Context:
     def threads(self) -> list[int]: ...
     def libraries(self) -> list[str]: ...
     def stats(self) -> dict[str, int]: ...
+    def after_fork(self) -> bool:
+        """In a forked child: whether it lives on there, as it was its interpreter that forked."""
     def destroy(self, timeout_ms: int = -1, abandon: bool = False) -> None:
         """Ends the interpreter on its home thread, then the context. Again: nothing.
 
@@ -97,8 +99,8 @@ class Door:
         """Ends `wait`."""
     def leave(self) -> None:
         """Ends the latest `Visit.stay` of this thread, or of another that this one goes on for."""
-    def forget(self) -> None:
-        """In a forked child: forgets other threads, and lets nobody in any more."""
+    def forget(self, dead: bool, /) -> None:
+        """In a forked child: forgets other threads, and lets nobody in any more where it is `dead`."""
     def expel(self) -> None:
         """Ends all visits of the calling thread."""
 

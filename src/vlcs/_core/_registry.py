@@ -79,12 +79,10 @@ class Registry:
             return self._machine
 
     def after_fork(self) -> None:
-        """In a forked child: the parent's contexts are copies without threads."""
+        """In a forked child: only the context whose interpreter forked lives on there, with one thread."""
         self.lock = threading.RLock()
         _forgotten.after_fork()
-        for member in self._members:
-            member.instance.gate.orphan()
-        self._members = []
+        self._members = [member for member in self._members if member.instance.after_fork()]
 
 
 REGISTRY = Registry()

@@ -1,4 +1,4 @@
-/* The types Door and Visit: who is inside of a context.
+/* The types Door, Visit and Block: who is inside of a context.
  *
  * Counting is done in C, under the host's GIL and without a lock: between a call here and the block that it
  * guards no signal handler and no asynchronous exception can come, and a handler or destructor that comes
@@ -50,6 +50,14 @@ static unsigned long long this_thread(void) {
     return number;
 }
 
+/* Interned: CPython's cache of attributes goes by the name's address, and keeps each new name. */
+static PyObject *call_method(PyObject *object, const char *name, PyObject *argument) {
+    PyObject *interned = PyUnicode_InternFromString(name);
+    PyObject *result = interned ? PyObject_CallMethodObjArgs(object, interned, argument, NULL) : NULL;
+    Py_XDECREF(interned);
+    return result;
+}
+
 static bool is_inside(const struct door_object *door) {
     for (const struct visit_object *visit = door->visits; visit; visit = visit->next) {
         if (visit->thread == this_thread()) return true;
@@ -91,8 +99,7 @@ static void pay_debts(void) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     for (struct debt **link = &debts, *debt; (debt = *link);) {
-        PyObject *left =
-            debt->thread == this_thread() ? PyObject_CallMethod(debt->context, "leave", NULL) : NULL;
+        PyObject *left = debt->thread == this_thread() ? call_method(debt->context, "leave", NULL) : NULL;
         PyErr_Clear();
         if (!left) {
             link = &debt->next;
@@ -129,7 +136,7 @@ static PyObject *visit_enter(PyObject *self, PyObject *unused) {
         return NULL;
     }
     if (door->dead || (!door->open && !visit->accepted && !is_inside(door))) {
-        PyObject *error = PyObject_CallMethod((PyObject *)door, "refusal", "O", visit->what);
+        PyObject *error = call_method((PyObject *)door, "refusal", visit->what);
         if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
         Py_XDECREF(error);
         return NULL;
@@ -137,7 +144,7 @@ static PyObject *visit_enter(PyObject *self, PyObject *unused) {
     pay_debts();
     count_in(visit);
     if (visit->context) {
-        PyObject *entered = PyObject_CallMethod(visit->context, "enter", NULL);
+        PyObject *entered = call_method(visit->context, "enter", NULL);
         if (!entered) {
             count_out(visit);
             return NULL;
@@ -162,10 +169,10 @@ static PyObject *visit_exit(PyObject *self, PyObject *unused) {
     if (!visit->inside) Py_RETURN_NONE;
     PyObject *left = visit->context ? NULL : Py_NewRef(Py_None);
     if (visit->context) {
-        if (visit->thread == this_thread()) left = PyObject_CallMethod(visit->context, "leave", NULL);
+        if (visit->thread == this_thread()) left = call_method(visit->context, "leave", NULL);
         if (!left) {
             PyErr_Clear();
-            PyObject *error = PyObject_CallMethod((PyObject *)visit->door, "misplaced", NULL);
+            PyObject *error = call_method((PyObject *)visit->door, "misplaced", NULL);
             if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
             Py_XDECREF(error);
         }
@@ -376,6 +383,58 @@ PyObject *vlci_door_type_new(PyObject *module) {
     static PyType_Spec spec = {
         .name = "vlcs._core._native.Door",
         .basicsize = sizeof(struct door_object),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+        .slots = slots,
+    };
+    return PyType_FromModuleAndSpec(module, &spec, NULL);
+}
+
+/* ---- Block --------------------------------------------------------------------------------------------- */
+
+struct block_object {
+    PyObject_HEAD PyObject *gate; /* a Door */
+};
+
+/* In C: before the first line of a function of Python handlers of signals run, and an exception of one would
+ * leave the thread inside. */
+static PyObject *block_exit(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *gate = ((struct block_object *)self)->gate;
+    if (!gate) Py_RETURN_NONE;
+    Py_INCREF(gate);
+    PyObject *left = call_method(gate, "leave", NULL);
+    Py_DECREF(gate);
+    return left;
+}
+
+static void block_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((struct block_object *)self)->gate);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+PyObject *vlci_block_type_new(PyObject *module) {
+    static PyMethodDef methods[] = {
+        { "__exit__", block_exit, METH_VARARGS,
+          "__exit__(*unused)\n--\n\nLeaves the context that this thread entered last by `with`." },
+        { NULL, NULL, 0, NULL },
+    };
+    static PyMemberDef members[] = {
+        { "_gate", T_OBJECT_EX, offsetof(struct block_object, gate), 0, "The Door that is left." },
+        { NULL, 0, 0, 0, NULL },
+    };
+    static PyType_Slot slots[] = {
+        { Py_tp_doc, "What can stand in a `with`, as far as leaving goes." },
+        { Py_tp_dealloc, block_dealloc },
+        { Py_tp_methods, methods },
+        { Py_tp_members, members },
+        { 0, NULL },
+    };
+    static PyType_Spec spec = {
+        .name = "vlcs._core._native.Block",
+        .basicsize = sizeof(struct block_object),
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
         .slots = slots,
     };

@@ -69,9 +69,12 @@ static void read_flags(int *flags) {
     static const char *const members[] = { VLCI_FLAGS(MEMBER) };
     PyObject *all = PySys_GetObject("flags"); /* borrowed */
     for (int i = 0; all && i < VLCI_FLAG_COUNT; i++) {
-        PyObject *flag = PyObject_GetAttrString(all, members[i]);
+        /* Interned: CPython's cache of attributes goes by the name's address, and keeps each new name. */
+        PyObject *name = PyUnicode_InternFromString(members[i]);
+        PyObject *flag = name ? PyObject_GetAttr(all, name) : NULL;
         flags[i] = flag ? (int)PyLong_AsLong(flag) : 0;
         Py_XDECREF(flag);
+        Py_XDECREF(name);
         PyErr_Clear();
     }
 }

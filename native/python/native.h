@@ -10,6 +10,7 @@ struct vlci_module {
     PyObject *interpreter_type;
     PyObject *door_type;
     PyObject *visit_type;
+    PyObject *block_type;
 };
 
 struct vlci_context_object {
@@ -26,6 +27,7 @@ PyObject *vlci_context_type_new(PyObject *module);
 PyObject *vlci_interpreter_type_new(PyObject *module);
 PyObject *vlci_door_type_new(PyObject *module);
 PyObject *vlci_visit_type_new(PyObject *module);
+PyObject *vlci_block_type_new(PyObject *module);
 
 /* The context, kept from being destroyed until vlci_context_unuse; NULL with StateError when it is closed. */
 vlc_context *vlci_context_use(struct vlci_context_object *self);

@@ -226,9 +226,9 @@ def test_cycles_are_found_by_the_collector() -> None:
 def test_50_in_a_loop_leave_nothing() -> None:
     run(
         """
-        def norm():
-            import numpy as np
-            return float(np.linalg.norm(np.ones((100, 100))))
+        def work():
+            import json
+            return json.loads("[100.0]")[0]
         def footprint():
             gc.collect()
             with open("/proc/self/statm") as statm:
@@ -236,7 +236,7 @@ def test_50_in_a_loop_leave_nothing() -> None:
             return megabytes, len(os.listdir("/proc/self/task"))
         warnings.simplefilter("ignore")
         for turn in range(1, 51):
-            assert vlcs.VLC("n").run(norm) == 100.0 if turn % 2 else vlcs.VLC().run(norm) == 100.0
+            assert vlcs.VLC("n" if turn % 2 else None).run(work) == 100.0
             if turn % 2:
                 gone()  # the name is needed again
             if turn == 10:
@@ -245,7 +245,7 @@ def test_50_in_a_loop_leave_nothing() -> None:
         gone()
         until(lambda: footprint()[1] <= early[1])
         last = footprint()
-        assert last[0] < early[0] + 10, (early, last)
+        assert last[0] < early[0] + 8, (early, last)
         """
     )
 

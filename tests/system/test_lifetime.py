@@ -326,3 +326,71 @@ def test_blocks_left_out_of_turn_are_told_and_left_all_the_same(held: bool) -> N
         timeout=30,
         args=[str(held), str(first), str(second)],
     )
+
+
+def test_contexts_leave_no_objects_in_the_host() -> None:
+    """Not even names: CPython's cache of attributes keeps each new string that is looked up."""
+    run_child(
+        """
+        import gc, sys, vlcs
+        def once():
+            vlc = vlcs.VLC("again")
+            with vlc:
+                assert vlc.run(len, "x") == 1
+            vlc.close()
+        def blocks():
+            gc.collect()
+            return sys.getallocatedblocks()
+        for _ in range(8):
+            once()
+        before = blocks()
+        for _ in range(20):
+            once()
+        assert blocks() - before < 60, blocks() - before
+        """,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("kind", ["library", "run", "module", "block"])
+def test_the_exception_of_a_signal_handler_is_never_lost(build: Builder, kind: str) -> None:
+    """Not in a finalizer, where Python drops it; and the thread is outside then, whenever it comes."""
+    run_child(
+        """
+        import os, random, signal, sys, time, traceback, vlcs
+        kind, path = sys.argv[1:]
+        class Interrupt(BaseException): pass
+        def interrupt(_, frame):
+            global where
+            where = traceback.extract_stack(frame)
+            raise Interrupt
+        signal.signal(signal.SIGALRM, interrupt)
+        a = vlcs.VLC("a", cpus="0", interpreter=kind not in {"library", "block"})
+        def block():
+            with a:
+                pass
+        work = {
+            "library": lambda: a.load_library(path).counter_next,
+            "run": lambda: lambda _: a.run(len, "x"),
+            "module": lambda: lambda _, module=a.import_module("collections"): module.Counter("ab"),
+            "block": lambda: lambda _: block(),
+        }[kind]()
+        work(1)
+        affinity = os.sched_getaffinity(0)
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            where = None
+            try:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00005, 0.002))
+                while True:
+                    work(1)
+                    assert where is None, where.format()
+            except Interrupt:
+                pass
+            assert os.sched_getaffinity(0) == affinity
+            assert a._instance.gate.inside() == []
+        a.close()
+        """,
+        timeout=60,
+        args=[kind, str(build("counter.c", "libcounter.so"))],
+    )

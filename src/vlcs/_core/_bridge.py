@@ -12,7 +12,9 @@ import io
 import pickle
 import sys
 import threading
+import weakref
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -52,12 +54,18 @@ class Reference:
 class Kept:
     """An object that its interpreter keeps until this is gone."""
 
-    def __init__(self, number: int, dropped: deque[int]) -> None:
-        self.number = number
-        self._dropped = dropped
+    __slots__ = ("__weakref__", "number")
 
-    def __del__(self) -> None:
-        self._dropped.append(self.number)  # for the next call: no GIL can be taken here
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class _Keeping(weakref.ref[Kept]):
+    """Outlives a Kept. Not a `__del__`: the exception of a signal handler that ran there would be lost."""
+
+    __slots__ = ("number",)
+
+    number: int
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - named as that of concurrent.futures
@@ -86,7 +94,9 @@ class Bridge:
         """`name`: the context's, for messages. `inherits_path`: its `sys.path` is the host's of now."""
         self._interpreter = interpreter
         self._name = name
-        self._dropped: deque[int] = deque()
+        self._keeping: dict[int, _Keeping] = {}
+        # For the next call: where one is dropped, no GIL can be taken.
+        self._dropped: deque[_Keeping] = deque()
         self._sys_path = tuple(sys.path) if inherits_path else None
         self._perform("a set-up call", ("prepare", _sharing_source(), _cloudpickle_folder()))
 
@@ -138,12 +148,27 @@ class Bridge:
     def _perform(self, what: object, request: tuple[Any, ...], *, plain: bool = True) -> Any:
         __tracebackhide__ = True  # for pytest and IPython, here and below: whose code failed counts
         if self._dropped and request[0] != "release":
-            numbers = [self._dropped.popleft() for _ in range(len(self._dropped))]
-            self._perform("a release", ("release", numbers))
+            self._perform("a release", ("release", self._take_dropped()))
         buffers: list[pickle.PickleBuffer] = []
         payload = self._encode(what, request, buffers, plain=plain and _is_plain(request))
         answer, leases = self._interpreter.call(payload, buffers)
         return self._decode(what, answer, leases)
+
+    def _keep(self, number: int) -> Kept:
+        kept = Kept(number)
+        keeping = _Keeping(kept, self._dropped.append)
+        keeping.number = number
+        self._keeping[number] = keeping
+        return kept
+
+    def _take_dropped(self) -> list[int]:
+        numbers = []
+        with suppress(IndexError):  # another thread may take some
+            while True:
+                numbers.append(self._dropped.popleft().number)
+        for number in numbers:
+            self._keeping.pop(number, None)
+        return numbers
 
     def _encode(
         self, what: object, request: tuple[Any, ...], buffers: list[pickle.PickleBuffer], *, plain: bool
@@ -179,7 +204,7 @@ class Bridge:
                 return details[0]
             case "reference":
                 kind, text, doc, type_name, number = details
-                kept = None if number is None else Kept(number, self._dropped)
+                kept = None if number is None else self._keep(number)
                 return Reference(kind, text, doc, type_name, kept)
             case "error":
                 self._raise(what, *details)

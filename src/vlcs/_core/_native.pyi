@@ -104,6 +104,13 @@ class Door:
     def expel(self) -> None:
         """Ends all visits of the calling thread."""
 
+class Block:
+    """The half of a `with` that leaves, in C as Door is. The other half begins with `Visit.stay`."""
+
+    _gate: Door
+    def __exit__(self, *unused: object) -> None:
+        """Leaves."""
+
 @final
 class Interpreter:
     """A private CPython in a context. It begins and ends on the home thread (the pool's thread 0).

@@ -13,12 +13,12 @@ from vlcs._core._gate import State
 from vlcs._core._instance import Instance
 from vlcs._core._kernel_text import format_list
 from vlcs._core._library import Library
+from vlcs._core._native import Block
 from vlcs._core._registry import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
-    from types import TracebackType
 
     from vlcs._core._bridge import Bridge
     from vlcs._core._module import RemoteObject
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class VLC:
+class VLC(Block):
     """A Virtual Library Context: private copies of libraries, and a slice of the machine's CPUs.
 
     It is made at once, with its own Python interpreter (own GIL, own `sys.modules`, own copies of
@@ -82,6 +82,7 @@ class VLC:
             name=name, env=env, share=share, threads=threads, python=python, interpreter=interpreter
         )
         self._instance = Instance(plan, cpus, exclusive=exclusive, owner=self)
+        self._gate = self._instance.gate
 
     @property
     def name(self) -> str:
@@ -241,18 +242,13 @@ class VLC:
         of turn, or on another thread, is a StateError. The thread is out all the same; one that was
         left by another is out at its next visit of any context.
         """
-        visit = self._instance.gate.visit(_Block(self), self._instance.native)
+        visit = self._instance.gate.visit(_Stay(self), self._instance.native)
         try:
             visit.stay()
         except BaseException:  # perhaps of a signal handler, and it is inside
             visit.__exit__()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._instance.gate.leave()
 
     def __repr__(self) -> str:
         state = self._instance.gate.state
@@ -287,7 +283,7 @@ class VLC:
         return partial(self._bridge(fn).call, fn, args, kwargs)
 
 
-class _Block(str):
+class _Stay(str):
     """Names a `with` block in messages, and keeps its context open."""
 
     __slots__ = ("owner",)
@@ -295,9 +291,9 @@ class _Block(str):
     owner: VLC
 
     def __new__(cls, owner: VLC) -> Self:
-        block = super().__new__(cls, "a `with` block")
-        block.owner = owner
-        return block
+        stay = super().__new__(cls, "a `with` block")
+        stay.owner = owner
+        return stay
 
 
 def contexts() -> list[VLC]:

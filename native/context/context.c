@@ -1,5 +1,6 @@
 #include "context/context.h"
 
+#include "context/companion.h"
 #include "context/evict.h"
 #include "context/wrap.h"
 #include "loader/cache.h"
@@ -8,6 +9,8 @@
 #include "loader/key.h"
 #include "loader/memory.h"
 #include "loader/open.h"
+#include "loader/slots.h"
+#include "loader/stack.h"
 #include "loader/thread.h"
 #include "loader/thunks.h"
 #include "loader/tls.h"
@@ -153,13 +156,14 @@ static vlc_context *take_open(void) {
 }
 
 /* At exit(), contexts that are still open end as programs do: handlers and destructors run, memory stays. */
+static void *exit_inside(void *context) {
+    vlci_thread_exits_run(context);
+    vlci_open_finalise(context);
+    return NULL;
+}
+
 static void exit_all(void) {
-    for (vlc_context *context; (context = take_open());) {
-        if (vlci_visit_enter(context, NULL)) continue;
-        vlci_thread_exits_run(context);
-        vlci_open_finalise(context);
-        vlci_visit_leave(context);
-    }
+    for (vlc_context *context; (context = take_open());) vlci_run_inside(context, exit_inside, context, NULL);
 }
 
 vlci_lock vlci_start_lock;
@@ -200,6 +204,8 @@ static char **list_copy(const char *const *list) {
 static void context_free(vlc_context *context) {
     vlci_wrap_forget(context);
     vlci_open_unload(context);
+    vlci_companions_free(context);
+    vlci_slots_free(context);
     vlci_thunks_free(context);
     vlci_locale_free(context);
     vlci_exit_free(context);
@@ -227,7 +233,13 @@ static bool is_taken(const char *name) {
     return false;
 }
 
-static int enlist(vlc_context *context, bool given, vlc_error *error) {
+static bool is_to_be_resident(uint32_t residence) {
+    return residence == VLC_RESIDENT_ALWAYS ||
+           (residence == VLC_RESIDENT_WHEN_NEEDED && vlci_slots_are_low());
+}
+
+static int enlist(vlc_context *context, const vlc_spec *spec, vlc_error *error) {
+    bool given = spec->name != NULL;
     VLCI_HOLD(&vlci_contexts_lock);
     while (!given && is_taken(context->name)) /* made names have room for any number */
         sprintf(context->name, "vlc-%u", context->number = ++last_number);
@@ -236,6 +248,9 @@ static int enlist(vlc_context *context, bool given, vlc_error *error) {
             error, VLC_BAD_ARGUMENT, 0, context->name,
             "cannot create context '%s': an open context has that name; choose another, or close it first",
             context->name);
+    if (is_to_be_resident(spec->residence) && !vlci_slots_make(context))
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
+                         "cannot create context '%s': out of memory", context->name);
     if ((context->next = vlci_contexts)) context->next->previous = context;
     vlci_contexts = context;
     context->listed = true;
@@ -286,7 +301,10 @@ static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *e
     if (!status && !vlci_locale_make(context))
         status = vlci_fail(error, VLC_SYSTEM, errno, context->name,
                            "cannot create context '%s': no locale could be made", context->name);
-    return status ? status : enlist(context, spec->name != NULL, error);
+    if (!status) status = enlist(context, spec, error);
+    if (status || !context->slots) return status;
+    if ((status = vlci_stack_start(&context->slots->offset, error))) delist(context);
+    return status;
 }
 
 int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
@@ -304,6 +322,9 @@ int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
     if (mine.threads > 4096)
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name,
                          "cannot create a context with %u threads; 4,096 are the most", mine.threads);
+    if (mine.residence > VLC_RESIDENT_ALWAYS)
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name,
+                         "cannot create a context with residence %u; give a vlc_residence", mine.residence);
     int status = vlci_context_start(error);
     if (status) return status;
     vlc_context *made = calloc(1, sizeof *made);
@@ -320,17 +341,51 @@ int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
 
 /* ---- use ----------------------------------------------------------------------------------------------- */
 
+struct loading {
+    vlc_context *context;
+    const char *file;
+    int flags;
+    struct vlci_image *image;
+    vlc_error *error;
+    int status;
+};
+
+static void *load_inside(void *argument) {
+    struct loading *loading = argument;
+    loading->status =
+        vlci_open(loading->context, NULL, loading->file, loading->flags, &loading->image, loading->error);
+    return NULL;
+}
+
 int vlc_load(vlc_context *context, const char *file, int flags, vlc_library **library, vlc_error *error) {
     if (!file || !*file)
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
                          "cannot load a library without a name into context '%s'", context->name);
-    int status = vlc_enter(context, error);
-    if (status) return status;
-    struct vlci_image *image;
-    status = vlci_open(context, NULL, file, flags, &image, error);
-    vlc_leave(context, NULL);
-    if (!status && library) *library = (vlc_library *)image;
+    struct loading loading = { context, file, flags, NULL, error, VLC_OK };
+    int status = vlc_run(context, load_inside, &loading, NULL, error);
+    if (!status) status = loading.status;
+    if (!status && library) *library = (vlc_library *)loading.image;
     return status;
+}
+
+struct finding {
+    vlc_context *context;
+    struct vlci_image *image;
+    const char *name;
+    void *address;
+    bool found, is_code;
+};
+
+static void *find_inside(void *argument) {
+    struct finding *finding = argument;
+    vlci_thread_self(); /* so that static thread-local storage is set up for calls by address */
+    pthread_mutex_lock(&finding->context->load_lock);
+    finding->found =
+        vlci_scope_find(finding->context, NULL, finding->image, finding->name, NULL, &finding->address);
+    pthread_mutex_unlock(&finding->context->load_lock);
+    const struct vlci_image *image = finding->found ? vlci_image_at(finding->address) : NULL;
+    finding->is_code = image && vlci_image_covers(image, (uintptr_t)finding->address, 1, PF_X);
+    return NULL;
 }
 
 int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, void **address,
@@ -338,11 +393,18 @@ int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, voi
     int status = vlci_context_check_open(context, error);
     if (status) return status;
     struct vlci_image *image = (struct vlci_image *)library;
-    vlci_thread_self(); /* so that static thread-local storage is set up for calls by address */
-    pthread_mutex_lock(&context->load_lock);
-    bool found = vlci_scope_find(context, NULL, image, name, NULL, address);
-    pthread_mutex_unlock(&context->load_lock);
-    if (found) return VLC_OK;
+    struct finding finding = { context, image, name, NULL, false, false };
+    bool foreign = vlci_is_foreign(context);
+    if (foreign) /* IFUNC resolvers are its code, and variables may be thread-local */
+        status = vlci_hand_over(context, find_inside, &finding, NULL, error);
+    else
+        find_inside(&finding);
+    if (status) return status;
+    if (foreign && finding.is_code) return vlc_wrap(context, finding.address, address, error);
+    if (finding.found) {
+        *address = finding.address;
+        return VLC_OK;
+    }
     return vlci_fail(error, VLC_LOAD_FAILED, 0, name,
                      "cannot find the symbol '%s' in %s '%s'; see `nm -D` for what it defines", name,
                      image ? "library" : "context", image ? image->path : context->name);
@@ -429,6 +491,15 @@ static int wait_threads(vlc_context *context, int64_t deadline, vlc_error *error
     }
 }
 
+static void *finalise_inside(void *argument) {
+    vlc_context *context = argument;
+    openmp_pause(context);
+    vlci_thread_exits_run(context);
+    vlci_open_finalise(context);
+    freeres(context);
+    return NULL;
+}
+
 static int finalise(vlc_context *context, int64_t deadline, vlc_error *error) {
     int status = vlci_pool_stop(context, deadline, error);
     if (status) return status;
@@ -438,14 +509,10 @@ static int finalise(vlc_context *context, int64_t deadline, vlc_error *error) {
                          "cannot close context '%s' yet: %d calls are still inside it; let them return, or "
                          "close with a longer timeout",
                          context->name, atomic_load(&context->visits));
-    if ((status = vlci_visit_enter(context, error))) return status;
-    openmp_pause(context);
-    vlci_thread_exits_run(context);
-    vlci_open_finalise(context);
-    freeres(context);
-    vlci_visit_leave(context);
+    if ((status = vlci_run_inside(context, finalise_inside, context, error))) return status;
     vlci_thread_exits_drop(context);
     vlci_key_drop_context(context);
+    vlci_companions_end(context);
     vlci_signals_drop(context);
     atomic_store(&context->state, VLCI_ZOMBIE);
     return VLC_OK;

@@ -15,10 +15,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+struct vlci_companion;
 struct vlci_joinable;
 struct vlci_leaving;
 struct vlci_missing;
 struct vlci_pool;
+struct vlci_slots;
+struct vlci_stack;
 struct vlci_exit;
 struct vlci_atfork;
 struct vlci_child_view;
@@ -67,7 +70,11 @@ struct vlc_context {
     struct vlci_leaving *leaving; /* threads that ended for us, but maybe not yet for the kernel */
     vlci_lock leaving_lock;
     struct vlci_joinable *joinable; /* handles that its libraries have not joined or detached */
-    vlci_lock joinable_lock;
+    struct vlci_stack *stacks;      /* of a resident context's threads, until they are joined */
+    vlci_lock joinable_lock;        /* over both */
+    struct vlci_slots *slots;       /* its own, for static TLS: it is resident; else NULL */
+    _Atomic(size_t) slot_bytes;     /* taken, of those or of the process's pool */
+    struct vlci_companion *companions;
     struct vlci_pool *pool;
     unsigned pool_threads;
     vlci_lock pool_lock;
@@ -117,7 +124,8 @@ static inline bool vlci_context_is_dead(const vlc_context *context) {
 /* visit.c */
 int vlci_visit_enter(vlc_context *context, vlc_error *error);
 void vlci_visit_leave(vlc_context *context);
-bool vlci_visit_is_inside(vlc_context *context); /* this thread is in it, at any depth, or belongs to it */
+bool vlci_visit_is_inside(
+    vlc_context *context); /* this thread is in it, at any depth, belongs to it, or stands for one that is */
 
 /* slice.c */
 void vlci_slice_fork(enum vlci_fork when);
@@ -130,6 +138,7 @@ void vlci_pool_free(vlc_context *context);
 
 /* overrides/thread.c, env.c, locale.c */
 void vlci_thread_join_rest(vlc_context *context); /* once all its threads have ended */
+int vlci_pthread_detach(pthread_t thread, vlc_context *context);
 int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *error);
 char *vlci_getenv(const char *name, vlc_context *context); /* the string stays as long as the context */
 bool vlci_context_env(vlc_context *context, const char *name, char *value, size_t capacity);

@@ -2,6 +2,7 @@
 
 #include "context/context.h"
 #include "loader/arch.h"
+#include "loader/slots.h"
 
 #include <sys/syscall.h>
 
@@ -64,6 +65,7 @@ static bool is_own_word(const struct vlci_thread *thread, uintptr_t word, uintpt
     const struct vlci_region *region = vlci_region_at((const void *)word);
     if (region) return region->context == thread->owner;
     if (word >= stack && word < (uintptr_t)thread->pointer) return true;
+    if (vlci_slots_hold(thread->owner, (uintptr_t)thread->pointer, word)) return true;
     for (size_t i = 0; i < thread->block_count; i++) { /* thread-local */
         uintptr_t block = (uintptr_t)thread->blocks[i].memory;
         if (block && word >= block && word < block + thread->blocks[i].raw_size) return true;

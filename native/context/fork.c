@@ -1,4 +1,5 @@
 /* fork(): the context whose thread forks lives on in the child; the others are dead there. */
+#include "context/companion.h"
 #include "context/context.h"
 #include "context/wrap.h"
 #include "loader/cache.h"
@@ -6,6 +7,7 @@
 #include "loader/key.h"
 #include "loader/memory.h"
 #include "loader/search.h"
+#include "loader/stack.h"
 #include "loader/thread.h"
 #include "loader/tls.h"
 #include "overrides/child.h"
@@ -39,6 +41,8 @@ static void locks(vlc_context *current, enum vlci_fork when) {
     vlci_host_fork(when);
     vlci_search_fork(when);
     vlci_cache_fork(when);
+    vlci_companion_fork(current, when);
+    vlci_stack_fork(when);
     vlci_range_fork(when);
     vlci_thread_fork(when);
     vlci_memory_fork(when);
@@ -93,6 +97,7 @@ static void child(void) {
     current->pool = NULL; /* its threads stayed behind; the next submit makes new ones */
     current->leaving = NULL;
     current->joinable = NULL;
+    vlci_stacks_forget(current);
     vlci_atfork_run(current, VLCI_FORK_CHILD);
 }
 

@@ -197,7 +197,7 @@ int vlc_wait(vlc_task *task, void **result, vlc_error *error) {
     return VLC_OK;
 }
 
-static bool join_until(pthread_t handle, int64_t deadline) {
+static bool join_until(vlc_context *context, pthread_t handle, int64_t deadline) {
     int64_t left = deadline - vlci_os_milliseconds();
     if (left < 0) left = 0;
     struct timespec until;
@@ -208,7 +208,7 @@ static bool join_until(pthread_t handle, int64_t deadline) {
         until.tv_sec++;
         until.tv_nsec -= 1000000000;
     }
-    return pthread_timedjoin_np(handle, NULL, &until) == 0;
+    return vlci_thread_joined(context, handle, pthread_timedjoin_np(handle, NULL, &until)) == 0;
 }
 
 int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error) {
@@ -225,7 +225,7 @@ int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error) {
     for (unsigned i = 0; i < pool->count; i++) {
         struct worker *worker = &pool->workers[i];
         if (!worker->made || worker->joined) continue;
-        if (!join_until(worker->handle, deadline))
+        if (!join_until(context, worker->handle, deadline))
             return vlci_fail(error, VLC_BUSY, 0, context->name,
                              "cannot close context '%s' yet: %u of its tasks did not end in time; wait for "
                              "them, or close with a "

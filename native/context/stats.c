@@ -3,8 +3,8 @@
 #include "context/wrap.h"
 #include "loader/error.h"
 #include "loader/key.h"
+#include "loader/slots.h"
 #include "loader/thread.h"
-#include "loader/tls.h"
 
 #include <string.h>
 
@@ -56,12 +56,14 @@ int vlc_get_stats(vlc_context *context, vlc_stats *stats, vlc_error *error) {
     now.lookups = context->lookups;
     now.cached = context->cached;
     now.keys = vlci_key_count(context);
+    now.resident = context->slots != NULL;
+    now.static_tls_bytes = atomic_load(&context->slot_bytes);
+    now.static_tls_left = vlci_slots_size(context) - vlci_slots_used(context);
     pthread_mutex_lock(&context->images_lock);
     now.libraries = (uint32_t)context->image_count;
     for (size_t i = 0; i < context->image_count; i++) {
         const struct vlci_image *image = context->images[i];
         now.library_bytes += image->region.length;
-        if (image->tls.is_static) now.static_tls_bytes += image->tls.size;
     }
     pthread_mutex_unlock(&context->images_lock);
     uint32_t size = stats->size;
@@ -76,9 +78,20 @@ int vlc_get_limits(vlc_limits *limits, vlc_error *error) {
                          "the record's size is %u; set it to sizeof(vlc_limits)", limits->size);
     int status = vlci_context_start(error);
     if (status) return status;
-    vlc_limits now = { sizeof now,           vlci_context_count(),  vlci_tls_pool_size(),
-                       vlci_tls_pool_used(), vlci_os_mappings(),    vlci_os_mappings_max(),
-                       vlci_wrap_count(),    vlci_wrap_late_calls() };
+    vlc_limits now = { .size = sizeof now,
+                       .contexts = vlci_context_count(),
+                       .static_tls_total = vlci_slots_size(NULL),
+                       .static_tls_used = vlci_slots_used(NULL),
+                       .mappings = vlci_os_mappings(),
+                       .mappings_max = vlci_os_mappings_max(),
+                       .wrappers = vlci_wrap_count(),
+                       .late_calls = vlci_wrap_late_calls(),
+                       .resident_tls_total = VLCI_SLOTS_SIZE };
+    vlci_lock_take(&vlci_contexts_lock);
+    for (const vlc_context *at = vlci_contexts; at; at = at->next)
+        now.resident += at->slots && atomic_load(&at->state) == VLCI_OPEN;
+    now.next_is_resident = vlci_slots_are_low();
+    vlci_lock_drop(&vlci_contexts_lock);
     uint32_t size = limits->size;
     memcpy(limits, &now, size < sizeof now ? size : sizeof now);
     limits->size = size;

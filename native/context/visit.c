@@ -1,4 +1,5 @@
 /* Entering and leaving a context: what a thread takes on and gets back. */
+#include "context/companion.h"
 #include "context/context.h"
 #include "loader/error.h"
 #include "loader/memory.h"
@@ -7,10 +8,9 @@
 #include <errno.h>
 
 bool vlci_visit_is_inside(vlc_context *context) {
-    const struct vlci_thread *thread = vlci_thread_current;
-    if (!thread) return false;
-    for (const struct vlci_visit *visit = thread->visit; visit; visit = visit->outer)
-        if (visit->context == context) return true;
+    for (const struct vlci_thread *thread = vlci_thread_current; thread; thread = thread->seat.caller)
+        for (const struct vlci_visit *visit = thread->visit; visit; visit = visit->outer)
+            if (visit->context == context) return true;
     return false;
 }
 
@@ -80,6 +80,12 @@ int vlc_enter(vlc_context *context, vlc_error *error) {
     }
     int status = vlci_context_check_open(context, error);
     if (status) return status;
+    if (vlci_is_foreign(context))
+        return vlci_fail(
+            error, VLC_MISUSE, 0, context->name,
+            "cannot enter context '%s' on this thread: it is resident, so its code runs on threads of its "
+            "own only; use vlc_run, which hands over to one",
+            context->name);
     if (!vlci_context_visit_begins(context)) return vlci_context_check_open(context, error);
     status = vlci_visit_enter(context, error);
     if (status) vlci_context_visit_ended(context);
@@ -111,6 +117,7 @@ int vlc_run(vlc_context *context, vlc_function function, void *argument, void **
     if (!function)
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
                          "cannot run NULL in context '%s'; give a function", context->name);
+    if (vlci_is_foreign(context)) return vlci_hand_over(context, function, argument, result, error);
     int status = vlc_enter(context, error);
     if (status) return status;
     void *value = function(argument);

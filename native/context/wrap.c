@@ -1,5 +1,6 @@
 #include "context/wrap.h"
 
+#include "context/companion.h"
 #include "context/context.h"
 #include "loader/arch.h"
 #include "loader/error.h"
@@ -179,26 +180,38 @@ static size_t stack_size(const char *stack) {
     return is_whole ? VLC_WRAP_STACK : to_page_end;
 }
 
-/* Called by vlci_wrapped_entry on a thread that is not inside of the context, or inside of another since.
- * A context whose code must run on threads of its own takes the call over here: `call` has all of it. */
+static void *run_call(void *call) {
+    vlci_arch_call(call);
+    return NULL;
+}
+
+/* On this thread, or on the one that stands for it in a resident context. */
+static bool make_call(vlc_context *context, struct vlci_arch_call *call) {
+    if (vlci_is_foreign(context)) {
+        bool made = !vlci_hand_over(context, run_call, call, NULL, NULL);
+        vlci_context_visit_ended(context);
+        return made;
+    }
+    if (vlci_visit_enter(context, NULL)) {
+        vlci_context_visit_ended(context);
+        return false;
+    }
+    vlci_thread_current->visit->is_wrapped = true;
+    vlci_arch_call(call);
+    leave(context);
+    return true;
+}
+
+/* Called by vlci_wrapped_entry on a thread that is not inside of the context, or inside of another since. */
 void vlci_wrapped_call(const struct vlci_wrapper *wrapper, struct vlci_arch_call *call) {
     int saved = errno;
     vlc_context *context = visit_begins(wrapper->weak);
-    if (context && vlci_visit_enter(context, NULL)) {
-        vlci_context_visit_ended(context);
-        context = NULL;
-    }
-    errno = saved;
-    if (!context) {
-        atomic_fetch_add(&late_calls, 1);
-        vlci_arch_call_nothing(call);
-        return;
-    }
-    vlci_thread_current->visit->is_wrapped = true;
     call->function = wrapper->function;
     call->stack_size = stack_size(call->stack);
-    vlci_arch_call(call);
-    leave(context);
+    errno = saved;
+    if (context && make_call(context, call)) return;
+    atomic_fetch_add(&late_calls, 1);
+    vlci_arch_call_nothing(call);
 }
 
 /* What unwinders call when they meet the frame of vlci_arch_call (Itanium C++ ABI, "Exception Handling", 2.5):

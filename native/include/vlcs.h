@@ -64,6 +64,18 @@ typedef struct vlc_error {
 
 #define VLC_ERROR_INIT { sizeof(vlc_error), VLC_OK, 0, "", "" }
 
+/* Libraries with initial-exec thread-local storage (libgomp: 136 bytes) need slots at a fixed distance from the
+ * thread pointer. A context takes them from a pool of the process, which is small unless the program was started by
+ * `vlcs run` (vlc_limits), or it is resident: it has 64 kB of slots of its own, on threads of its own, which alone run
+ * its code. What is called from another thread hands over to one of these, the same for each caller, and waits:
+ * vlc_run, vlc_load, vlc_destroy, and functions from vlc_symbol, which come wrapped (vlc_wrap) there. vlc_enter is
+ * refused; no other address in the context may be called there. */
+typedef enum vlc_residence {
+    VLC_RESIDENT_NEVER = 0,
+    VLC_RESIDENT_WHEN_NEEDED = 1, /* decided at creation: when the pool is too low for one more context */
+    VLC_RESIDENT_ALWAYS = 2
+} vlc_residence;
+
 /* What vlc_create is asked for. Zero means the default for every member. */
 typedef struct vlc_spec {
     uint32_t size;        /* sizeof(vlc_spec): VLC_SPEC_INIT */
@@ -73,9 +85,11 @@ typedef struct vlc_spec {
     size_t cpu_count;
     const char *const *env;   /* "NAME=value" sets, "NAME" removes; ends with NULL; may be NULL */
     const char *const *share; /* sonames that bind to the host's copy ("libcuda.so.1"); ends with NULL */
+    uint32_t residence;       /* a vlc_residence */
+    uint32_t reserved;
 } vlc_spec;
 
-#define VLC_SPEC_INIT { sizeof(vlc_spec), 0, NULL, NULL, 0, NULL, NULL }
+#define VLC_SPEC_INIT { sizeof(vlc_spec), 0, NULL, NULL, 0, NULL, NULL, VLC_RESIDENT_NEVER, 0 }
 
 /* Figures of a context at one moment. Times in nanoseconds, memory in bytes. */
 typedef struct vlc_stats {
@@ -89,14 +103,15 @@ typedef struct vlc_stats {
     uint64_t heap_bytes;       /* mapped for the context's malloc */
     uint64_t mapped_bytes;     /* anonymous and file mappings made by its libraries */
     uint64_t library_bytes;    /* address space of its libraries (text is shared with the host) */
-    uint64_t static_tls_bytes; /* initial-exec slots taken from the pool */
+    uint64_t static_tls_bytes; /* initial-exec slots taken, of the pool or of its own */
     uint64_t lookups;          /* symbols looked up; `cached` more came from the cache */
     uint64_t cached;
-    uint32_t keys; /* pthread keys in use */
-    uint32_t reserved;
+    uint32_t keys;            /* pthread keys in use */
+    uint32_t resident;        /* 1: the context is (vlc_residence) */
+    uint64_t static_tls_left; /* initial-exec slots that it can still take */
 } vlc_stats;
 
-#define VLC_STATS_INIT { sizeof(vlc_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define VLC_STATS_INIT { sizeof(vlc_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Figures of the whole process. */
 typedef struct vlc_limits {
@@ -104,10 +119,13 @@ typedef struct vlc_limits {
     uint32_t contexts;         /* open now */
     uint64_t static_tls_total; /* bytes of the initial-exec pool (large under `vlcs run`) */
     uint64_t static_tls_used;
-    uint64_t mappings;     /* kernel mappings of the process now */
-    uint64_t mappings_max; /* vm.max_map_count */
-    uint64_t wrappers;     /* pointers that vlc_wrap has made, ever */
-    uint64_t late_calls;   /* calls of wrapped pointers that did nothing: their context was closed */
+    uint64_t mappings;           /* kernel mappings of the process now */
+    uint64_t mappings_max;       /* vm.max_map_count */
+    uint64_t wrappers;           /* pointers that vlc_wrap has made, ever */
+    uint64_t late_calls;         /* calls of wrapped pointers that did nothing: their context was closed */
+    uint32_t resident;           /* of the open contexts, how many are resident */
+    uint32_t next_is_resident;   /* 1: one more with VLC_RESIDENT_WHEN_NEEDED would be */
+    uint64_t resident_tls_total; /* bytes of slots that each resident context has */
 } vlc_limits;
 
 typedef void *(*vlc_function)(void *argument);
@@ -137,11 +155,13 @@ VLC_API int vlc_load(vlc_context *context, const char *file, int flags, vlc_libr
  * NULL, of the context's global scope. Valid until vlc_destroy.
  * Calling a function by its address from outside vlc_run or vlc_enter works on this thread, and on
  * others once they have been inside (static thread-local storage is set up then), but on the CPUs and
- * in the locale of the caller. Fails: VLC_LOAD_FAILED, VLC_MISUSE. */
+ * in the locale of the caller. A function of a resident context comes wrapped (vlc_wrap), unless this
+ * thread is the context's own. Fails: VLC_LOAD_FAILED, VLC_MISUSE; in a resident context also VLC_SYSTEM. */
 VLC_API int vlc_symbol(vlc_context *context, vlc_library *library, const char *name, void **address,
                        vlc_error *error);
 
-/* Runs function(argument) on this thread inside the context and stores what it returns.
+/* Runs function(argument) on this thread (a resident context: on one of its own that stands for it) inside the
+ * context and stores what it returns.
  * While inside, the thread has the slice's CPUs, and the context's locale; both come
  * back afterwards. A function from vlc_symbol uses the context's libraries. A function
  * of the host gets only the slice: its own calls go through the host's links.
@@ -150,7 +170,8 @@ VLC_API int vlc_run(vlc_context *context, vlc_function function, void *argument,
                     vlc_error *error);
 
 /* Enters the context on this thread until vlc_leave, to make many calls at the price of
- * one change of CPUs. Nests, also across contexts, strictly first in, last out. */
+ * one change of CPUs. Nests, also across contexts, strictly first in, last out. A resident
+ * context can be entered on its own threads only: VLC_MISUSE. */
 VLC_API int vlc_enter(vlc_context *context, vlc_error *error);
 VLC_API int vlc_leave(vlc_context *context, vlc_error *error);
 

@@ -1,10 +1,12 @@
 #include "loader/thread.h"
 
+#include "context/companion.h"
 #include "context/context.h"
 #include "context/evict.h"
 #include "loader/error.h"
 #include "loader/key.h"
 #include "loader/memory.h"
+#include "loader/stack.h"
 #include "loader/tls.h"
 
 #include <errno.h>
@@ -54,6 +56,7 @@ static void thread_end(void *record) {
     sigset_t signals;
     exits_run_all(thread);
     vlci_key_run_destructors(thread);
+    vlci_companions_leave(thread);
     vlci_os_signals_block(&signals);
     if (++thread->destructor_rounds < 4) {
         /* A context's thread sees every round. A host's that first came to us in a destructor may not see the
@@ -135,16 +138,31 @@ struct beginning {
     void *(*function)(void *);
     void *argument;
     vlc_context *context;
+    struct vlci_stack *stack; /* of a resident context's thread, whose maker waits until it has begun */
+    _Atomic(int) state;
 };
+enum { BEGINS, BEGUN, REFUSED };
+
+/* The record is the new thread's, or its maker's if that waits: gone once it has seen the state. */
+static void answer(struct beginning *begin, bool waits, int state) {
+    if (waits) {
+        atomic_store(&begin->state, state);
+        vlci_os_wake_word(&begin->state);
+    } else {
+        free(begin);
+    }
+}
 
 static void *thread_begin(void *argument) {
     struct beginning begin = *(struct beginning *)argument;
-    free(argument);
-    struct vlci_thread *thread = thread_register(begin.context, (void *)begin.function);
-    if (!thread) { /* cannot be counted at its end, so it must not run the context's code */
-        vlci_context_thread_ended(begin.context, vlci_os_thread_id());
+    bool in_place = !begin.stack || vlci_stack_begin(begin.context, begin.stack);
+    struct vlci_thread *thread = in_place ? thread_register(begin.context, (void *)begin.function) : NULL;
+    if (!thread) { /* cannot be counted at its end, or has no slots, so it must not run the context's code */
+        if (!begin.stack) vlci_context_thread_ended(begin.context, vlci_os_thread_id());
+        answer(argument, begin.stack, REFUSED);
         return NULL;
     }
+    answer(argument, begin.stack, BEGUN);
     vlci_thread_pin(begin.context);
     uselocale(vlci_context_locale(begin.context));
     vlci_os_signal_unblock(vlci_evict_signal()); /* its maker may block all (jemalloc does) */
@@ -162,20 +180,41 @@ static void *thread_begin(void *argument) {
     return result;
 }
 
+static int create_on_stack(struct beginning *begin, pthread_t *handle, const pthread_attr_t *attributes) {
+    pthread_attr_t made;
+    begin->stack = vlci_stack_take(begin->context, attributes);
+    if (!begin->stack) return EAGAIN;
+    int failed = vlci_stack_attributes(begin->stack, attributes, &made);
+    if (!failed) failed = pthread_create(handle, &made, thread_begin, begin);
+    if (!failed) {
+        while (atomic_load(&begin->state) == BEGINS) vlci_os_wait_word(&begin->state, BEGINS, -1);
+        if (begin->state == BEGUN) return 0;
+        pthread_join(*handle, NULL);
+        failed = EAGAIN;
+    }
+    vlci_stack_drop(begin->context, begin->stack);
+    return failed;
+}
+
 int vlci_thread_create(vlc_context *context, pthread_t *handle, const pthread_attr_t *attributes,
                        void *(*function)(void *), void *argument) {
     struct beginning *begin = malloc(sizeof *begin);
     if (!begin) return EAGAIN;
-    *begin = (struct beginning){ function, argument, context };
+    *begin = (struct beginning){ .function = function, .argument = argument, .context = context };
     if (!vlci_context_thread_begins(context)) {
         free(begin);
         return EAGAIN;
     }
-    int failed = pthread_create(handle, attributes, thread_begin, begin);
-    if (failed) {
-        vlci_context_thread_ended(context, 0);
-        free(begin);
-    }
+    int failed = context->slots ? create_on_stack(begin, handle, attributes)
+                                : pthread_create(handle, attributes, thread_begin, begin);
+    if (failed) vlci_context_thread_ended(context, 0);
+    if (failed || context->slots) free(begin);
+    return failed;
+}
+
+int vlci_thread_joined(vlc_context *context, pthread_t thread, int failed) {
+    struct vlci_stack *stack = failed ? NULL : vlci_stack_of(context, thread);
+    if (stack) vlci_stack_drop(context, stack);
     return failed;
 }
 

@@ -47,6 +47,20 @@ struct vlci_visit {
     bool is_wrapped; /* made by a call of a wrapped pointer (wrap.c) */
 };
 
+struct vlci_companion;
+struct vlci_errand;
+
+/* How threads that stand for one another find each other (context/companion.h). */
+struct vlci_seat {
+    struct vlci_companion *companions; /* that stand for this one in resident contexts */
+    struct vlci_companion *companion;  /* as which it stands for another */
+    struct vlci_thread *caller;        /* that waits for it now */
+    struct vlci_errand *errand;        /* that it is asked to do */
+    struct vlci_errand *doing;         /* the innermost that it is in the middle of */
+    _Atomic(int) bell;                 /* rung when there is one, or its own is done */
+    bool orphaned;                     /* in a forked child: its callers stayed behind */
+};
+
 struct vlci_thread {
     struct vlci_visit *visit;         /* the innermost; VLCI_THREAD_VISIT */
     struct vlci_thread *next, **link; /* all registered threads */
@@ -62,8 +76,9 @@ struct vlci_thread {
     struct vlci_key_value *keys;
     size_t key_count;
     struct vlci_thread_exit *exits;
-    void **way_out; /* of a context's thread: a buffer of __builtin_setjmp, back to where it began */
-    int evicted;    /* number of the system call to be taken out of, plus 1 */
+    struct vlci_seat seat; /* companion.c's */
+    void **way_out;        /* of a context's thread: a buffer of __builtin_setjmp, back to where it began */
+    int evicted;           /* number of the system call to be taken out of, plus 1 */
     bool has_dl_error;
     char dl_error[sizeof(((vlc_error *)0)->message)];
 };
@@ -76,6 +91,9 @@ struct vlci_thread *vlci_thread_self(void);
 /* Makes a thread of the context: pinned to its slice, counted, listed. As pthread_create. */
 int vlci_thread_create(vlc_context *context, pthread_t *thread, const pthread_attr_t *attributes,
                        void *(*function)(void *), void *argument);
+
+/* As pthread_join and so on, which say `failed` about it: what else there is to do about the context's thread. */
+int vlci_thread_joined(vlc_context *context, pthread_t thread, int failed);
 
 /* Pins this thread into the slice (keeping what part of its mask lies in it). */
 void vlci_thread_pin(vlc_context *context);

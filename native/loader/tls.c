@@ -4,11 +4,10 @@
 #include "loader/error.h"
 #include "loader/host.h"
 #include "loader/memory.h"
+#include "loader/slots.h"
 #include "loader/thread.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* A module number of ours: bit 63, a generation that catches stale numbers, an index. */
@@ -16,66 +15,23 @@
 #define OURS (1ull << 63)
 #define INDEX(module) ((size_t)((module) & 0xfffff))
 
-#define SLOT 64 /* unit of the pool, and the most alignment a slot can give */
-
 vlci_lock vlci_tls_lock;
 static struct vlci_image *modules[MODULES];
 static uint32_t generations[MODULES];
 static size_t module_end = 1;
 
-/* The initial-exec pool: a thread-local array at the same offset from the thread pointer in every thread. */
-static ptrdiff_t pool_offset;
-static size_t pool_size;
-static uint8_t pool_used[1 << 16];
-
 static void *(*host_tls_address)(struct vlci_tls_index *);
-
-typedef void *pool_function(size_t *size);
-
-static pool_function *pool_find(void) {
-    pool_function *found = (pool_function *)dlsym(RTLD_DEFAULT, "vlc_tls_pool"); /* preloaded by `vlcs run` */
-    if (found) return found;
-    Dl_info self;
-    if (!dladdr((void *)vlci_tls_start, &self) || !self.dli_fname) return NULL;
-    const char *slash = strrchr(self.dli_fname, '/');
-    int length = slash ? (int)(slash - self.dli_fname) : 0;
-    static const int sizes[] = { 768, 512, 256, 128, 64 };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes;
-         i++) { /* leaves half of ld.so's surplus (1,664 bytes) to the host's own imports */
-        char path[4096];
-        snprintf(path, sizeof path, "%.*s/libvlcs_tls_%d.so", length, self.dli_fname, sizes[i]);
-        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (library) return (pool_function *)dlsym(library, "vlc_tls_pool");
-    }
-    return NULL;
-}
 
 void vlci_tls_start(void) {
     host_tls_address = (void *(*)(struct vlci_tls_index *))vlci_host_symbol("__tls_get_addr");
-    pool_function *pool = pool_find();
-    if (!pool) return; /* no slots: libraries that need one are refused with the cure */
-    char *mine = pool(&pool_size);
-    pool_offset = mine - vlci_arch_thread_pointer();
-    if (pool_size / SLOT > sizeof pool_used) pool_size = sizeof pool_used * SLOT;
-}
-
-size_t vlci_tls_pool_size(void) { return pool_size; }
-
-size_t vlci_tls_pool_used(void) {
-    size_t used = 0;
-    for (size_t i = 0; i < pool_size / SLOT; i++) used += pool_used[i];
-    return used * SLOT;
-}
-
-static size_t slot_size(const struct vlci_tls_segment *tls) {
-    return (tls->size + tls->skew + SLOT - 1) / SLOT * SLOT;
+    vlci_slots_start();
 }
 
 static void slot_clear(struct vlci_thread *thread, void *segment) {
     const struct vlci_tls_segment *tls = segment;
     /* one that first came to us while its keys were destroyed may be gone without having told */
     if (vlci_os_thread_exists(thread->tid))
-        memset(thread->pointer + tls->offset - tls->skew, 0, slot_size(tls));
+        memset(thread->pointer + tls->offset - tls->skew, 0, vlci_slots_need(tls));
 }
 
 static void slot_start(struct vlci_thread *thread, void *segment) {
@@ -84,30 +40,30 @@ static void slot_start(struct vlci_thread *thread, void *segment) {
     if (vlci_os_thread_exists(thread->tid)) memcpy(thread->pointer + tls->offset, tls->image, tls->file_size);
 }
 
-static bool pool_take(struct vlci_tls_segment *tls) {
-    size_t need = slot_size(tls) / SLOT, have = pool_size / SLOT, run = 0;
-    for (size_t i = 0; i < have; i++) {
-        run = pool_used[i] ? 0 : run + 1;
-        if (run < need) continue;
-        size_t first = i + 1 - need;
-        memset(pool_used + first, 1, need);
-        tls->offset = pool_offset + (ptrdiff_t)(first * SLOT + tls->skew);
-        return true;
-    }
-    return false;
-}
-
-static void pool_give(const struct vlci_tls_segment *tls) {
-    memset(pool_used + (tls->offset - (ptrdiff_t)tls->skew - pool_offset) / SLOT, 0, slot_size(tls) / SLOT);
-}
-
-static int pool_exhausted(const struct vlci_image *image, vlc_error *error) {
+static int slots_exhausted(const struct vlci_image *image, vlc_error *error) {
+    const vlc_context *context = image->region.context;
+    if (context->slots)
+        return vlci_fail(error, VLC_LIMIT, 0, image->path,
+                         "cannot load '%s': it needs %zu bytes of static thread-local storage, and %zu of "
+                         "the %zu that a thread "
+                         "of the resident context '%s' has are taken by the libraries before; load it into "
+                         "another context",
+                         image->path, image->tls.size, vlci_slots_used(context), vlci_slots_size(context),
+                         context->name);
     return vlci_fail(
         error, VLC_LIMIT, 0, image->path,
         "cannot load '%s': it needs %zu bytes of static thread-local storage, and %zu of the pool's %zu are "
-        "taken by the %u open contexts; start the program with `vlcs run` (a pool of 64 kB), or close "
-        "contexts",
-        image->path, image->tls.size, vlci_tls_pool_used(), pool_size, vlci_context_count());
+        "taken by the %u open contexts; make the context resident, start the program with `vlcs run` (a pool "
+        "of 64 "
+        "kB), or close contexts",
+        image->path, image->tls.size, vlci_slots_used(NULL), vlci_slots_size(NULL), vlci_context_count());
+}
+
+/* The threads on which an image's slot exists. */
+static void each_with_slot(const struct vlci_image *image, void (*visit)(struct vlci_thread *, void *),
+                           struct vlci_tls_segment *tls) {
+    vlc_context *context = image->region.context;
+    vlci_thread_each(context->slots ? context : NULL, visit, tls);
 }
 
 int vlci_tls_make_static(struct vlci_image *image, vlc_error *error) {
@@ -122,27 +78,27 @@ int vlci_tls_make_static(struct vlci_image *image, vlc_error *error) {
             "cannot bind to the thread-local storage of '%s' statically: threads use it already; load the "
             "library that needs it first",
             image->path);
-    if (tls->align > SLOT)
-        return vlci_fail(
-            error, VLC_LIMIT, 0, image->path,
-            "cannot load '%s': its static thread-local storage wants an alignment of %zu, the pool has %d",
-            image->path, tls->align, SLOT);
+    if (tls->align > VLCI_SLOT)
+        return vlci_fail(error, VLC_LIMIT, 0, image->path,
+                         "cannot load '%s': its static thread-local storage wants an alignment of %zu, and "
+                         "%lu is the most",
+                         image->path, tls->align, VLCI_SLOT);
     if (!vlci_thread_self()) return vlci_fail(error, VLC_SYSTEM, ENOMEM, image->path, "out of memory");
     sigset_t signals;
     vlci_os_signals_block(&signals);
     vlci_lock_take(&vlci_tls_lock);
-    bool taken = pool_take(tls);
+    bool taken = vlci_slots_take(image->region.context, tls);
     if (taken) tls->is_static = true;
     vlci_lock_drop(&vlci_tls_lock);
     vlci_os_signals_restore(&signals);
-    if (!taken) return pool_exhausted(image, error);
+    if (!taken) return slots_exhausted(image, error);
     /* its initial contents are right only once it is relocated: vlci_tls_start_slot */
-    vlci_thread_each(NULL, image->relocated ? slot_start : slot_clear, tls);
+    each_with_slot(image, image->relocated ? slot_start : slot_clear, tls);
     return VLC_OK;
 }
 
 void vlci_tls_start_slot(struct vlci_image *image) {
-    if (image->tls.is_static && image->tls.file_size) vlci_thread_each(NULL, slot_start, &image->tls);
+    if (image->tls.is_static && image->tls.file_size) each_with_slot(image, slot_start, &image->tls);
 }
 
 int vlci_tls_add(struct vlci_image *image, vlc_error *error) {
@@ -182,11 +138,11 @@ void vlci_tls_remove(struct vlci_image *image) {
     struct vlci_tls_segment *tls = &image->tls;
     if (tls->module & OURS) {
         vlci_thread_each(NULL, block_drop, tls);
-        if (tls->is_static) vlci_thread_each(NULL, slot_clear, tls);
+        if (tls->is_static) each_with_slot(image, slot_clear, tls);
         sigset_t signals;
         vlci_os_signals_block(&signals);
         vlci_lock_take(&vlci_tls_lock);
-        if (tls->is_static) pool_give(tls);
+        if (tls->is_static) vlci_slots_give(image->region.context, tls);
         modules[INDEX(tls->module)] = NULL;
         vlci_lock_drop(&vlci_tls_lock);
         vlci_os_signals_restore(&signals);
@@ -201,7 +157,7 @@ void vlci_tls_remove(struct vlci_image *image) {
 void vlci_tls_drop_context(vlc_context *context) {
     for (size_t i = 1; i < module_end; i++) {
         if (!modules[i] || modules[i]->region.context != context) continue;
-        if (modules[i]->tls.is_static) pool_give(&modules[i]->tls);
+        if (modules[i]->tls.is_static) vlci_slots_give(context, &modules[i]->tls);
         modules[i] = NULL;
     }
 }
@@ -235,6 +191,11 @@ static bool block_make(struct vlci_thread *thread, struct vlci_image *image) {
     return true;
 }
 
+static bool has_slot(const struct vlci_thread *thread, const struct vlci_image *image) {
+    const vlc_context *context = image->region.context;
+    return !image->tls.is_static || !context->slots || thread->owner == context;
+}
+
 static __attribute__((noinline)) void *address_slow(struct vlci_tls_index *at) {
     int saved = errno;
     struct vlci_thread *thread = vlci_thread_self();
@@ -243,8 +204,11 @@ static __attribute__((noinline)) void *address_slow(struct vlci_tls_index *at) {
     vlci_lock_take(&vlci_tls_lock);
     size_t index = INDEX(at->module);
     struct vlci_image *image = modules[index];
-    /* __tls_get_addr cannot fail: a module that is gone, or no memory, ends the program as glibc would */
-    if (!thread || !image || image->tls.module != at->module || !block_make(thread, image)) __builtin_trap();
+    /* __tls_get_addr cannot fail: a module that is gone, no memory, or a thread without the slots of a resident
+     * context ends the program as glibc would */
+    if (!thread || !image || image->tls.module != at->module || !has_slot(thread, image) ||
+        !block_make(thread, image))
+        __builtin_trap();
     char *memory = thread->blocks[index].memory;
     vlci_lock_drop(&vlci_tls_lock);
     vlci_os_signals_restore(&signals);
@@ -269,9 +233,11 @@ void *vlci_tls_block(struct vlci_image *image) {
 }
 
 void vlci_tls_thread_init(struct vlci_thread *thread) {
-    for (size_t i = 1; i < module_end; i++)
-        if (modules[i] && modules[i]->tls.is_static && modules[i]->tls.file_size)
-            slot_start(thread, &modules[i]->tls);
+    for (size_t i = 1; i < module_end; i++) {
+        if (!modules[i] || !modules[i]->tls.is_static || !modules[i]->tls.file_size) continue;
+        const vlc_context *context = modules[i]->region.context;
+        if (!context->slots || thread->owner == context) slot_start(thread, &modules[i]->tls);
+    }
 }
 
 void vlci_tls_thread_free(struct vlci_thread *thread) {

@@ -1,4 +1,4 @@
-/* Thread-local storage of contexts: modules, initial-exec slots, blocks. */
+/* Thread-local storage of contexts: modules and blocks; slots.h has the initial-exec ones. */
 #ifndef VLCI_TLS_H
 #define VLCI_TLS_H
 
@@ -18,7 +18,7 @@ struct vlci_tls_argument {
 
 struct vlci_thread;
 
-/* Finds the initial-exec pool; called once, before the first context. */
+/* Called once, before the first context. */
 void vlci_tls_start(void);
 
 /* Gives the image's TLS segment a module number (and a slot, when the linker asked for one). */
@@ -46,8 +46,5 @@ void vlci_tls_thread_free(struct vlci_thread *thread);
 
 /* The lock over modules, threads and keys. Always with signals blocked. */
 extern vlci_lock vlci_tls_lock;
-
-size_t vlci_tls_pool_size(void);
-size_t vlci_tls_pool_used(void);
 
 #endif

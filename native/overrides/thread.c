@@ -3,6 +3,7 @@
 #include "context/context.h"
 #include "context/evict.h"
 #include "loader/key.h"
+#include "loader/stack.h"
 #include "loader/unwind.h"
 
 #include <errno.h>
@@ -37,6 +38,7 @@ static void joinable_remove(vlc_context *context, pthread_t handle) {
 }
 
 void vlci_thread_join_rest(vlc_context *context) {
+    vlci_stacks_join(context);
     for (struct vlci_joinable *at; (at = context->joinable);) {
         context->joinable = at->next;
         pthread_join(at->handle, NULL);
@@ -49,37 +51,60 @@ int vlci_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, voi
     int state = PTHREAD_CREATE_JOINABLE;
     if (attributes) pthread_attr_getdetachstate(attributes, &state);
     int failed = vlci_thread_create(context, thread, attributes, function, argument);
-    if (!failed && state == PTHREAD_CREATE_JOINABLE) joinable_add(context, *thread);
+    if (!failed && state == PTHREAD_CREATE_JOINABLE && !context->slots) joinable_add(context, *thread);
     return failed;
+}
+
+/* For libc a resident context's thread is always joinable. */
+static bool is_detached(vlc_context *context, pthread_t thread) {
+    const struct vlci_stack *stack = vlci_stack_of(context, thread);
+    return stack && stack->detached;
 }
 
 static int joined(vlc_context *context, pthread_t thread, int failed) {
-    if (!failed) joinable_remove(context, thread);
-    return failed;
+    if (!failed && !context->slots) joinable_remove(context, thread);
+    return vlci_thread_joined(context, thread, failed);
 }
 
 int vlci_pthread_join(pthread_t thread, void **value, vlc_context *context) {
+    if (is_detached(context, thread)) return EINVAL;
     return joined(context, thread, pthread_join(thread, value));
 }
 int vlci_pthread_tryjoin(pthread_t thread, void **value, vlc_context *context) {
+    if (is_detached(context, thread)) return EINVAL;
     return joined(context, thread, pthread_tryjoin_np(thread, value));
 }
 int vlci_pthread_timedjoin(pthread_t thread, void **value, const struct timespec *until,
                            vlc_context *context) {
+    if (is_detached(context, thread)) return EINVAL;
     return joined(context, thread, pthread_timedjoin_np(thread, value, until));
 }
 int vlci_pthread_clockjoin(pthread_t thread, void **value, clockid_t clock, const struct timespec *until,
                            vlc_context *context) {
+    if (is_detached(context, thread)) return EINVAL;
     return joined(context, thread, pthread_clockjoin_np(thread, value, clock, until));
 }
 int vlci_pthread_detach(pthread_t thread, vlc_context *context) {
-    return joined(context, thread, pthread_detach(thread));
+    struct vlci_stack *stack = vlci_stack_of(context, thread);
+    return stack ? vlci_stack_detach(context, stack) : joined(context, thread, pthread_detach(thread));
 }
 int vlci_thrd_join(thrd_t thread, int *value, vlc_context *context) {
+    if (is_detached(context, (pthread_t)thread)) return thrd_error;
     return joined(context, (pthread_t)thread, thrd_join(thread, value));
 }
 int vlci_thrd_detach(thrd_t thread, vlc_context *context) {
-    return joined(context, (pthread_t)thread, thrd_detach(thread));
+    return vlci_pthread_detach((pthread_t)thread, context) ? thrd_error : thrd_success;
+}
+
+/* What libc does not know of a stack that it was given. */
+int vlci_pthread_getattr(pthread_t thread, pthread_attr_t *attributes, vlc_context *context) {
+    int failed = pthread_getattr_np(thread, attributes);
+    const struct vlci_stack *stack = failed ? NULL : vlci_stack_of(context, thread);
+    if (!stack) return failed;
+    pthread_attr_setguardsize(attributes, stack->guard);
+    pthread_attr_setdetachstate(attributes,
+                                stack->detached ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
+    return 0;
 }
 
 struct c11_start {

@@ -26,7 +26,8 @@ AT(vlc_spec, cpus, 16);
 AT(vlc_spec, cpu_count, 24);
 AT(vlc_spec, env, 32);
 AT(vlc_spec, share, 40);
-SIZE(vlc_spec, 48);
+AT(vlc_spec, residence, 48);
+SIZE(vlc_spec, 56);
 
 AT(vlc_stats, size, 0);
 AT(vlc_stats, threads, 4);
@@ -42,7 +43,9 @@ AT(vlc_stats, static_tls_bytes, 64);
 AT(vlc_stats, lookups, 72);
 AT(vlc_stats, cached, 80);
 AT(vlc_stats, keys, 88);
-SIZE(vlc_stats, 96);
+AT(vlc_stats, resident, 92);
+AT(vlc_stats, static_tls_left, 96);
+SIZE(vlc_stats, 104);
 
 AT(vlc_limits, size, 0);
 AT(vlc_limits, contexts, 4);
@@ -52,8 +55,13 @@ AT(vlc_limits, mappings, 24);
 AT(vlc_limits, mappings_max, 32);
 AT(vlc_limits, wrappers, 40);
 AT(vlc_limits, late_calls, 48);
-SIZE(vlc_limits, 56);
+AT(vlc_limits, resident, 56);
+AT(vlc_limits, next_is_resident, 60);
+AT(vlc_limits, resident_tls_total, 64);
+SIZE(vlc_limits, 72);
 
+_Static_assert(VLC_RESIDENT_NEVER == 0 && VLC_RESIDENT_WHEN_NEEDED == 1 && VLC_RESIDENT_ALWAYS == 2,
+               "the numbers of vlc_residence are part of the ABI");
 _Static_assert(VLC_OK == 0 && VLC_BAD_ARGUMENT == 1 && VLC_MISUSE == 2 && VLC_LOAD_FAILED == 3 &&
                    VLC_LIMIT == 4 && VLC_SYSTEM == 5 && VLC_BUSY == 6 && VLC_BUG == 7,
                "the numbers of vlc_status are part of the ABI");

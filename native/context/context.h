@@ -131,6 +131,9 @@ bool vlci_visit_is_inside(
 void vlci_slice_fork(enum vlci_fork when);
 int vlci_slice_check(const char *name, const uint32_t *cpus, size_t count, cpu_set_t *set, vlc_error *error);
 void vlci_context_cpus(vlc_context *context, cpu_set_t *cpus);
+/* To be called after a thread's affinity was set from the slice as it was `seen`: a resize between the two has
+ * moved the thread already, and would be undone. */
+void vlci_slice_settle(vlc_context *context, pid_t tid, const cpu_set_t *seen);
 
 /* pool.c */
 int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error); /* queued tasks run first */

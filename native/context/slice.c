@@ -76,8 +76,21 @@ int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_err
     context->cpus = set;
     vlci_child_view_set(context, view);
     vlci_lock_drop(&context->slice_lock);
-    vlci_thread_each(context, move, &set); /* one that is just being made pins itself when it begins */
+    cpu_set_t moved;
+    do { /* another thread's resize may have moved some before us */
+        moved = set;
+        vlci_thread_each(context, move, &moved);
+        vlci_context_cpus(context, &set);
+    } while (!CPU_EQUAL(&moved, &set));
     return VLC_OK;
+}
+
+void vlci_slice_settle(vlc_context *context, pid_t tid, const cpu_set_t *seen) {
+    cpu_set_t before = *seen, now;
+    while (vlci_context_cpus(context, &now), !CPU_EQUAL(&before, &now)) {
+        vlci_os_affinity_set(tid, &now);
+        before = now;
+    }
 }
 
 void vlci_slice_fork(enum vlci_fork when) { vlci_lock_fork(&allowed_lock, when); }

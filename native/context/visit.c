@@ -68,6 +68,8 @@ void vlci_visit_leave(vlc_context *context) {
     cpu_set_t now; /* compared, since a library inside may have moved the thread too */
     if (visit->has_cpus && !vlci_os_affinity_get(0, &now) && !CPU_EQUAL(&now, &visit->cpus))
         vlci_os_affinity_set(0, &visit->cpus);
+    if (thread->visit->context)
+        vlci_thread_pin(thread->visit->context); /* it may have been resized meanwhile */
     visit_give(thread, visit);
     errno = saved;
 }

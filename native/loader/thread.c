@@ -132,6 +132,7 @@ void vlci_thread_pin(vlc_context *context) {
     CPU_AND(&both, &now, &slice);
     if (CPU_COUNT(&both) == 0) both = slice;
     if (!CPU_EQUAL(&both, &now)) vlci_os_affinity_set(0, &both);
+    vlci_slice_settle(context, 0, &slice);
 }
 
 struct beginning {

@@ -16,12 +16,13 @@
 long (*vlci_host_syscall)(long, ...) __attribute__((visibility("hidden"))) = syscall; /* for arch_*.S */
 
 /* The part of `mask` that lies in the slice; false: none. */
-static bool within_slice(vlc_context *context, const cpu_set_t *mask, size_t size, cpu_set_t *part) {
-    cpu_set_t slice, asked;
+static bool within_slice(vlc_context *context, const cpu_set_t *mask, size_t size, cpu_set_t *slice,
+                         cpu_set_t *part) {
+    cpu_set_t asked;
     CPU_ZERO(&asked);
     memcpy(&asked, mask, size < sizeof asked ? size : sizeof asked);
-    vlci_context_cpus(context, &slice);
-    CPU_AND(part, &asked, &slice);
+    vlci_context_cpus(context, slice);
+    CPU_AND(part, &asked, slice);
     return CPU_COUNT(part) > 0;
 }
 
@@ -46,10 +47,12 @@ static long get(vlc_context *context, pid_t tid, size_t size, cpu_set_t *out) {
 }
 
 static long set(vlc_context *context, pid_t tid, size_t size, const cpu_set_t *mask) {
-    cpu_set_t part;
+    cpu_set_t slice, part;
     if (!mask) return -EFAULT;
-    if (!within_slice(context, mask, size, &part)) return -EINVAL;
-    return vlci_os_affinity_set(tid, &part);
+    if (!within_slice(context, mask, size, &slice, &part)) return -EINVAL;
+    int failed = vlci_os_affinity_set(tid, &part);
+    if (!failed) vlci_slice_settle(context, tid, &slice);
+    return failed;
 }
 
 static int answer(long result) {
@@ -100,17 +103,20 @@ int vlci_pthread_getaffinity(pthread_t handle, size_t size, cpu_set_t *out, vlc_
 }
 
 int vlci_pthread_setaffinity(pthread_t handle, size_t size, const cpu_set_t *mask, vlc_context *context) {
-    cpu_set_t part;
+    cpu_set_t slice, part;
     if (!mask) return EFAULT;
-    if (!within_slice(context, mask, size, &part)) return EINVAL;
-    return pthread_setaffinity_np(handle, sizeof part, &part);
+    if (!within_slice(context, mask, size, &slice, &part)) return EINVAL;
+    int failed = pthread_setaffinity_np(handle, sizeof part, &part);
+    pid_t tid = failed ? 0 : tid_of(handle); /* one that is not listed yet pins itself when it begins */
+    if (tid) vlci_slice_settle(context, tid, &slice);
+    return failed;
 }
 
 int vlci_pthread_attr_setaffinity(pthread_attr_t *attributes, size_t size, const cpu_set_t *mask,
                                   vlc_context *context) {
     if (!mask || !size) return pthread_attr_setaffinity_np(attributes, size, mask);
-    cpu_set_t part;
-    if (!within_slice(context, mask, size, &part)) return EINVAL;
+    cpu_set_t slice, part;
+    if (!within_slice(context, mask, size, &slice, &part)) return EINVAL;
     return pthread_attr_setaffinity_np(attributes, sizeof part, &part);
 }
 

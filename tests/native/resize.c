@@ -1,6 +1,11 @@
 /* vlc_resize: threads move at once, answers change, visitors move when they next enter. */
 #include "contexts.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
 static void check_mask(pid_t id, const uint32_t *cpus, size_t count) {
     cpu_set_t set;
     REQUIRE(sched_getaffinity(id, sizeof set, &set) == 0, "there is no thread %d", (int)id);
@@ -10,6 +15,77 @@ static void check_mask(pid_t id, const uint32_t *cpus, size_t count) {
 }
 
 static void *nothing(void *unused) { return unused; }
+
+/* Moves a context there and back until told to stop. */
+static struct {
+    vlc_context *context;
+    uint32_t cpus[2];
+    pthread_rwlock_t lock; /* read-held by who moves it, write-held by who looks */
+    atomic_bool stop;
+} mover = { .lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP };
+
+static void *move_on(void *unused) {
+    vlc_error error = VLC_ERROR_INIT;
+    for (unsigned round = 0; !mover.stop; round++) {
+        pthread_rwlock_rdlock(&mover.lock);
+        CHECK_EQUAL(vlc_resize(mover.context, &mover.cpus[round % 2], 1, &error), VLC_OK);
+        pthread_rwlock_unlock(&mover.lock);
+    }
+    return unused;
+}
+
+/* A thread that begins, or moves itself, while the context is being resized, does not stay behind. */
+static void resize_while_threads_begin_and_move(const uint32_t *cpus) {
+    vlc_error error = VLC_ERROR_INIT;
+    vlc_context *a = mover.context = context_on("moved", cpus, 1);
+    memcpy(mover.cpus, cpus, sizeof mover.cpus);
+    load(a, FIXTURE("threads"), RTLD_NOW | RTLD_GLOBAL);
+    load(a, FIXTURE("cpus"), RTLD_NOW | RTLD_GLOBAL);
+    probe park = find(a, NULL, "threads_park"), leave = find(a, NULL, "threads_leave");
+    probe wander = find(a, NULL, "cpus_wander");
+    pthread_t movers[2];
+    for (int i = 0; i < 2; i++) REQUIRE(!pthread_create(&movers[i], NULL, move_on, NULL), "no thread");
+    for (int round = 0; round < 40; round++) {
+        vlc_task *task = NULL;
+        REQUIRE(vlc_submit(a, (void *(*)(void *))(void *)wander, (void *)50, &task, &error) == VLC_OK, "%s",
+                error.message);
+        CHECK_EQUAL(call(a, park, 8), 0);
+        CHECK_EQUAL(vlc_wait(task, NULL, &error), VLC_OK);
+        pthread_rwlock_wrlock(&mover.lock);
+        uint32_t slice;
+        int32_t ids[16];
+        CHECK_EQUAL(vlc_cpus(a, &slice, 1), 1);
+        size_t threads = vlc_threads(a, ids, 16);
+        for (size_t i = 0; i < threads; i++) check_mask(ids[i], &slice, 1);
+        pthread_rwlock_unlock(&mover.lock);
+        CHECK_EQUAL(call(a, leave, 0), 0);
+    }
+    mover.stop = true;
+    for (int i = 0; i < 2; i++) pthread_join(movers[i], NULL);
+    context_close(a);
+}
+
+static void *enter_other(void *other) {
+    vlc_error error = VLC_ERROR_INIT;
+    CHECK_EQUAL(vlc_enter(other, &error), VLC_OK);
+    CHECK_EQUAL(vlc_resize(mover.context, mover.cpus, 1, &error), VLC_OK);
+    CHECK_EQUAL(vlc_leave(other, &error), VLC_OK);
+    check_mask(0, mover.cpus, 1);
+    return NULL;
+}
+
+/* Nor does one that is inside of another context then, and comes back. */
+static void resize_while_a_thread_is_elsewhere(const uint32_t *cpus) {
+    vlc_error error = VLC_ERROR_INIT;
+    vlc_task *task = NULL;
+    mover.context = context_on("left", cpus, 1);
+    mover.cpus[0] = cpus[1];
+    vlc_context *other = context_on("visited", cpus, 1);
+    CHECK_EQUAL(vlc_submit(mover.context, enter_other, other, &task, &error), VLC_OK);
+    CHECK_EQUAL(vlc_wait(task, NULL, &error), VLC_OK);
+    context_close(other);
+    context_close(mover.context);
+}
 
 int main(void) {
     uint32_t cpus[2], seen[4] = { 0 };
@@ -56,5 +132,7 @@ int main(void) {
     CHECK_EQUAL(seen[0], cpus[1]);
     CHECK_EQUAL(call_named(a, NULL, "threads_leave", 0), 0);
     context_close(a);
+    resize_while_threads_begin_and_move(cpus);
+    resize_while_a_thread_is_elsewhere(cpus);
     return check_result();
 }

@@ -21,12 +21,15 @@ from vlcs._core._errors import (
     StateError,
     SymbolError,
     SystemRefusedError,
+    UnavailableWarning,
     VLCError,
 )
 from vlcs._core._library import Library
 from vlcs._core._module import RemoteObject
+from vlcs._core._slice import Slice
 from vlcs._core._stats import Limits, Stats, limits
-from vlcs._core._vlc import VLC, contexts, vlc_create, vlc_destroy, vlc_run
+from vlcs._core._verification import Verification
+from vlcs._core._vlc import VLC, contexts, plan, vlc_create, vlc_destroy, vlc_run
 
 __all__ = [
     "VLC",
@@ -42,13 +45,17 @@ __all__ = [
     "RemoteError",
     "RemoteObject",
     "RemoteTraceback",
+    "Slice",
     "StateError",
     "Stats",
     "SymbolError",
     "SystemRefusedError",
+    "UnavailableWarning",
     "VLCError",
+    "Verification",
     "contexts",
     "limits",
+    "plan",
     "vlc_create",
     "vlc_destroy",
     "vlc_run",

@@ -1,19 +1,26 @@
 """Machines as data: short descriptions, and what the kernel's /sys and /proc look like on them.
 
-`write` makes a tree that `vlcs._core._machine` reads, and hwloc too (`lstopo --input`). The layouts are those
-of machines that are sold or of containers as people run them; CPUs, cores and caches count, sizes do not.
+`root` gives a tree for `vlcs._core._machine` to read, in memory, and `write` the same as files, which hwloc
+reads too (`lstopo --input`). The layouts are those of machines that are sold or of containers as people run
+them; CPUs, cores and caches count, sizes do not.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
+import operator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vlcs._core import _machine
 from vlcs._core._kernel_text import format_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+Groups = dict[str, dict[object, frozenset[int]]]
 
 GIB = 1024 * 1024  # in kB, as meminfo counts
 
@@ -47,18 +54,19 @@ class Model:
     """More files, or other texts of files."""
     without: Callable[[str], bool] = lambda _: False
     """Which files are hidden."""
+    names: tuple[str, str] = ("core_cpus", "package_cpus")
+    """What the kernel calls the CPUs of a core and of a package."""
 
     @property
     def online(self) -> frozenset[int]:
         return frozenset(cpu for core in self.cores for cpu in core.cpus) - frozenset(self.offline)
 
-    def groups(self, key: Callable[[Core], object]) -> set[frozenset[int]]:
-        """Online CPUs of the cores with the same key; cores whose key is None are left out."""
+    def groups(self, key: Callable[[Core], object]) -> dict[object, frozenset[int]]:
+        """Online CPUs of the cores with the same key."""
         found: dict[object, set[int]] = {}
         for core in self.cores:
-            if key(core) is not None:
-                found.setdefault(key(core), set()).update(self.online.intersection(core.cpus))
-        return {frozenset(cpus) for cpus in found.values() if cpus}
+            found.setdefault(key(core), set()).update(core.cpus)
+        return {value: self.online & cpus for value, cpus in found.items()}
 
 
 def uniform(
@@ -190,9 +198,7 @@ MODELS: dict[str, Model] = {
         uniform(packages=2, cores=2), ("10 20", "20 10"), without=lambda name: "/cache/" in name
     ),
     # Linux before 5.4, which names siblings otherwise.
-    "old-kernel": Model(
-        uniform(cores=2, threads=2), without=lambda name: "core_cpus" in name or "package_cpus" in name
-    ),
+    "old-kernel": Model(uniform(cores=2, threads=2), names=("thread_siblings", "core_siblings")),
 }
 
 SANDBOX = Model(
@@ -203,17 +209,67 @@ SANDBOX = Model(
 """gVisor or a locked-down container: nothing but the process's own mask (so not for hwloc)."""
 
 
-def write(model: Model, root: Path) -> Path:
-    """Makes the tree below `root`, which it gives back."""
-    for name, text in _files(model).items():
-        if not model.without(name):
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{text}\n")
-    return root
+class Memory:
+    """As much of a `pathlib.Path` as reading a tree takes."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.files = files
+        self.path = ""
+        self.entries: dict[str, dict[str, None]] = {}
+        for path in files:
+            parts = path.split("/")
+            for depth, name in enumerate(parts):
+                self.entries.setdefault("/".join(parts[:depth]), {})[name] = None
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def __truediv__(self, other: str) -> Memory:
+        below = copy.copy(self)
+        below.path = f"{self.path}/{other}".strip("/")
+        return below
+
+    def joinpath(self, *others: str) -> Memory:
+        return self / "/".join(others)
+
+    def iterdir(self) -> Iterator[Memory]:
+        if self.path not in self.entries:
+            raise FileNotFoundError(self.path)
+        return (self / name for name in self.entries[self.path])
+
+    def read_text(self, *_: str) -> str:
+        if self.path not in self.files:
+            raise FileNotFoundError(self.path)
+        return f"{self.files[self.path]}\n"
 
 
-def _files(model: Model) -> dict[str, str]:
+def root(model: Model, **changed: str | None) -> Memory:
+    """The tree; `changed` has other texts by path, and None for files that are missing."""
+    return Memory({name: text for name, text in {**files(model), **changed}.items() if text is not None})
+
+
+@functools.cache
+def machine(name: str) -> _machine.Machine:
+    """A model by its name, as it is read."""
+    return _machine.read(root(MODELS[name]))
+
+
+def write(model: Model, folder: Path) -> Path:
+    """Makes the tree below `folder`, which it gives back."""
+    for name, text in files(model).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    return folder
+
+
+def files(model: Model) -> dict[str, str]:
+    """All files by path."""
+    return {name: text for name, text in _all_files(model).items() if not model.without(name)}
+
+
+def _all_files(model: Model) -> dict[str, str]:
     present = model.online.union(model.offline)
     nodes = sorted({core.node for core in model.cores}.union(model.memory_only))
     files = {
@@ -228,10 +284,12 @@ def _files(model: Model) -> dict[str, str]:
         "proc/self/status": f"Name:\tpython\nCpus_allowed_list:\t{format_list(present)}\n"
         f"Mems_allowed_list:\t{format_list(nodes)}",
     }
+    groups = {name: model.groups(operator.attrgetter(name)) for name in ("package", "l2", "l3")}
     for core_id, core in enumerate(model.cores):
         for cpu in model.online.intersection(core.cpus):
             files |= {
-                f"sys/devices/system/cpu/cpu{cpu}/{k}": v for k, v in _cpu(model, core_id, core).items()
+                f"sys/devices/system/cpu/cpu{cpu}/{k}": v
+                for k, v in _cpu(model, core_id, core, groups).items()
             }
     for node, row in zip(nodes, model.distances, strict=True):
         cpus = frozenset(cpu for core in model.cores if core.node == node for cpu in core.cpus) & model.online
@@ -247,21 +305,18 @@ def _files(model: Model) -> dict[str, str]:
     return files | dict(model.files)
 
 
-def _cpu(model: Model, core_id: int, core: Core) -> dict[str, str]:
+def _cpu(model: Model, core_id: int, core: Core, groups: Groups) -> dict[str, str]:
     siblings = model.online.intersection(core.cpus)
-    (package,) = (group for group in model.groups(lambda other: other.package) if siblings <= group)
     files = {"topology/physical_package_id": str(core.package), "topology/core_id": str(core_id)}
     for name, cpus in (
-        ("core_cpus", siblings),
-        ("thread_siblings", siblings),
-        ("package_cpus", package),
-        ("core_siblings", package),
+        (model.names[0], siblings),
+        (model.names[1], groups["package"][core.package]),
     ):
         files |= {f"topology/{name}": _mask(cpus), f"topology/{name}_list": format_list(cpus)}
-    caches = [(1, "Data", 32, siblings), (1, "Instruction", 32, siblings)]
-    caches.append((2, "Unified", 1024, _sharers(model, core, lambda other: other.l2) or siblings))
+    caches = [(1, "Instruction", 32, siblings)]
+    caches.append((2, "Unified", 1024, siblings if core.l2 is None else groups["l2"][core.l2]))
     if core.l3 is not None:
-        caches.append((3, "Unified", 32768, _sharers(model, core, lambda other: other.l3)))
+        caches.append((3, "Unified", 32768, groups["l3"][core.l3]))
     for index, (level, kind, size, cpus) in enumerate(caches):
         files |= {
             f"cache/index{index}/level": str(level),
@@ -273,10 +328,6 @@ def _cpu(model: Model, core_id: int, core: Core) -> dict[str, str]:
     if core.capacity is not None:
         files["cpu_capacity"] = str(core.capacity)
     return files
-
-
-def _sharers(model: Model, core: Core, key: Callable[[Core], object]) -> frozenset[int]:
-    return next((group for group in model.groups(key) if group.intersection(core.cpus)), frozenset())
 
 
 def _mask(cpus: Iterable[int]) -> str:

@@ -92,6 +92,10 @@ class TestCreation:
             ({"cpus": "9"}, "the machine has no such CPU online"),
             ({"cpus": 3}, "cannot pick 3 CPUs: the process may use 2"),
             ({"exclusive": True}, "exclusive=True needs cpus="),
+            ({"cores": 3}, "cannot pick 3 cores: the process may use 2 (CPU 0-1)"),
+            ({"cpus": 1, "cores": 1}, "cannot use cpus=1 with cores=1"),
+            ({"node": 1}, "NUMA node 1 does not exist. Nodes with CPUs that the process may use: 0."),
+            ({"cores": 1, "near": "a"}, "cannot place a context near 'a': there is no such context"),
         ],
     )
     def test_bad_arguments_make_nothing(self, native: Native, options: dict[str, Any], words: str) -> None:
@@ -125,13 +129,109 @@ class TestOverlap:
 
     def test_exclusive_refuses(self) -> None:
         vlcs.VLC("a", cpus="0", exclusive=True)
-        with pytest.raises(vlcs.LimitError, match="it belongs to the open context 'a'"):
+        with pytest.raises(vlcs.LimitError, match="it belongs to the context 'a'"):
             vlcs.VLC("b", cpus="0-1")
         assert vlcs.VLC("c", cpus=1).cpus == (1,)
 
     def test_close_gives_cpus_back(self) -> None:
         vlcs.VLC("a", cpus="0", exclusive=True).close()
         assert vlcs.VLC("b", cpus="0", exclusive=True).cpus == (0,)
+
+
+class TestSlice:
+    def test_cores_fraction_node_near(self) -> None:
+        a = vlcs.VLC("a", cores=1)
+        assert a.cpus == (0,)
+        assert vlcs.VLC("b", fraction=0.5, near=a).cpus == (1,)
+        with pytest.warns(vlcs.OverlapWarning):
+            assert vlcs.VLC("c", node=0).cpus == (0, 1)
+        with pytest.warns(vlcs.OverlapWarning):
+            d = vlcs.vlc_create("d", cores=1, near="a")
+        assert d.slice.why.startswith(
+            "1 CPU on 1 core; next to 'a': in its cache domain; shares CPU 0 with 'a'"
+        )
+
+    def test_tells_what_was_given(self) -> None:
+        vlc = vlcs.VLC("a", cores=1)
+        assert (vlc.slice.cpus, vlc.slice.nodes, vlc.slice.why) == ((0,), (0,), "1 CPU on 1 core")
+        assert vlc.slice.report()["cpus"]["state"] == "advisory"
+        vlc.resize(fraction=1)
+        assert (vlc.slice.cpus, vlc.slice.why) == ((0, 1), "2 CPUs on 2 cores, 1 of 2 CPUs")
+        assert vlc.slice.report()["cpus"]["state"] == "enforced"
+        vlc.close()
+        with pytest.raises(vlcs.StateError, match="slice"):
+            _ = vlc.slice
+
+    def test_gpu_warns_and_is_reported(self, native: Native) -> None:
+        with pytest.warns(
+            vlcs.UnavailableWarning, match=r"gpu=0.5 of the context 'a' is unavailable: .*"
+        ) as caught:
+            vlc = vlcs.VLC("a", gpu=0.5)
+        assert caught[0].filename == __file__
+        assert vlc.slice.report()["gpu"]["state"] == "unavailable"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(vlcs.UnavailableWarning):
+                vlcs.VLC("b", gpu=1)
+        assert native.log[-2:] == ["create b", "destroy b"]
+
+    def test_verify_asks_the_kernel(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        vlc = vlcs.VLC("a", cpus="1")
+        inside, outside = vlc.threads()[0], 10
+        masks = {inside: {1}, outside: {0, 1}}
+
+        def mask(thread: int) -> set[int]:
+            if thread not in masks:
+                raise ProcessLookupError
+            return masks[thread]
+
+        monkeypatch.setattr("os.sched_getaffinity", mask)
+        monkeypatch.setattr(vlc._instance.native, "threads", lambda: [inside, outside, 11])
+        found = vlc.verify()
+        assert found.cpus == (1,)
+        assert found.threads == {inside: (1,), outside: (0, 1)}
+        assert found.outside == {outside: (0,)}
+        assert not found.holds
+        masks[outside] = {1}
+        assert vlc.verify().holds
+        vlc.close()
+        with pytest.raises(vlcs.StateError, match="verify"):
+            vlc.verify()
+
+    def test_verify_leaves_out_ids_that_are_another_thread_s_by_now(self) -> None:
+        vlc = vlcs.VLC("a", cpus="1")
+        answers = iter([[*vlc.threads(), threading.get_native_id()], vlc.threads()])
+        vlc._instance.native.threads = lambda: next(answers)
+        assert threading.get_native_id() not in vlc.verify().threads
+        vlc._instance.native.threads = list
+
+
+class TestPlan:
+    def test_makes_all_contexts_of_a_program(self) -> None:
+        plan = vlcs.plan({"b": {"cpus": 1, "threads": 2}, "a": {"cpus": "0", "exclusive": True}})
+        made = {name: vlcs.VLC(name, **options) for name, options in plan["options"].items()}
+        assert {name: vlc.cpus for name, vlc in made.items()} == {"a": (0,), "b": (1,)}
+
+    def test_sees_open_contexts(self) -> None:
+        vlcs.VLC("a", cpus="0")
+        assert vlcs.plan({"b": {"cores": 1}})["contexts"]["b"]["cpus"] == "1"
+
+    @pytest.mark.parametrize(
+        ("contexts", "words"),
+        [
+            ([("a", {})], "cannot plan [('a', {})]: it is a list. Give a mapping of names to options"),
+            ({"a": 2}, "cannot plan the context 'a' with 2: give a mapping of options under a name"),
+            ({1: {}}, "cannot plan the context 1 with {}"),
+            ({"a": {"core": 2}}, "the context 'a': there is no option 'core'. Did you mean 'cores'?"),
+            ({"a": {"zzz": 2}}, "there is no option 'zzz'. There are cpus, cores,"),
+            ({"a": {"name": "b"}}, "there is no option 'name'"),
+            ({"a": {"cores": 3}}, "cannot plan the context 'a': cannot pick 3 cores"),
+        ],
+    )
+    def test_bad_input(self, contexts: Any, words: str) -> None:
+        with pytest.raises(vlcs.ArgumentError) as caught:
+            vlcs.plan(contexts)
+        assert words in str(caught.value)
 
 
 class TestWork:
@@ -237,6 +337,7 @@ class TestClose:
             "load_library('libx.so')": lambda: vlc.load_library("libx.so"),
             "a `with` block": vlc.__enter__,
             "resize()": lambda: vlc.resize("0"),
+            "verify()": vlc.verify,
             "stats()": vlc.stats,
             "libx.so.f()": function,
             "libx.so: g": lambda: library.g,

@@ -123,7 +123,14 @@ class RemoteError(VLCError):
 class OverlapWarning(UserWarning):
     """Two open contexts were both given a CPU, so their libraries compete for it.
 
-    `exclusive=True` makes this an error; contexts made without `cpus=` never warn.
+    `exclusive=True` makes this an error; contexts that asked for no CPUs never warn.
+    """
+
+
+class UnavailableWarning(UserWarning):
+    """A resource was asked for that cannot be had here; the context goes without.
+
+    `vlc.slice.report()` has the same words as data.
     """
 
 

@@ -11,37 +11,40 @@ import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from vlcs._core import _exit, _forgotten, _native, _plan, _python, _slice, _streams
+from vlcs._core import _choice, _exit, _forgotten, _gpu, _native, _plan, _python, _slice, _streams
 from vlcs._core._bridge import Bridge
-from vlcs._core._errors import BusyError, OverlapWarning, StateError, VLCError
+from vlcs._core._choice import Claim
+from vlcs._core._errors import BusyError, OverlapWarning, StateError, UnavailableWarning, VLCError
 from vlcs._core._executor import Executor
 from vlcs._core._gate import Gate, State
 from vlcs._core._kernel_text import format_list
 from vlcs._core._registry import REGISTRY
-from vlcs._core._slice import Claim
 
 if TYPE_CHECKING:
+    from vlcs._core._choice import Choice
     from vlcs._core._plan import Plan
     from vlcs._core._python import Python
-    from vlcs._core._slice import CPURequest, Slice
+    from vlcs._core._request import Request
+    from vlcs._core._slice import Slice
 
 NATIVE_TIMEOUT_MS = -1
 """The native side's own limit for ends that should be short, 5 s."""
 
-# The frame of vlcs's caller, seen from Instance._warn: above it are Instance and VLC.
+# The frame of vlcs's caller, seen from the methods that warn: above it are Instance and VLC.
 _CALLER = 4
 
 
 class Instance:
     """Owns a native context and its interpreter. The public object that stands for it refers to it."""
 
-    def __init__(self, plan: Plan, cpus: CPURequest, *, exclusive: bool, owner: Any) -> None:
+    def __init__(self, plan: Plan, request: Request | None, *, gpu: object, owner: Any) -> None:
         """Makes it. A failure leaves nothing behind: no context, thread or changed affinity.
 
         `owner` is the public object: when that is gone, the context is closed.
         """
         self.made_at = _forgotten.caller()
-        self.exclusive = exclusive
+        self.exclusive = request is not None and request.exclusive
+        self.gpu = gpu
         self.claim: Claim | None = None
         self.bridge: Bridge | None = None
         self._interpreter: _native.Interpreter | None = None
@@ -49,7 +52,7 @@ class Instance:
         _exit.install()
         try:
             with REGISTRY.lock:
-                chosen = self._decide(cpus)
+                chosen = self._choose(request)
                 # Lost to a KeyboardInterrupt before it is stored, it destroys itself.
                 self.native = _native.Context(
                     name=plan.name,
@@ -61,22 +64,30 @@ class Instance:
                 self.name = self.native.name
                 self.gate = Gate(self.name)
                 self.executor = Executor(self.native, self.gate)
-                self._claim(chosen)
+                self._grant(request, chosen)
                 REGISTRY.add(self, owner)
-            self._warn(chosen)  # where warnings are errors, one undoes the creation too
+            # Where warnings are errors, one undoes the creation too.
+            self._warn_of_overlaps(chosen)
+            self._warn_of_unavailable()
             if plan.python is not None:
                 self._start(plan, plan.python)
         except BaseException:
             self._discard()
             raise
 
-    def resize(self, cpus: CPURequest) -> None:
+    @property
+    def slice(self) -> Slice:
+        """What it was given."""
+        request, chosen = self._granted
+        return _slice.grant(request, chosen, REGISTRY.machine(), gpu=self.gpu)
+
+    def resize(self, request: Request | None) -> None:
         """Moves it to other CPUs."""
         with REGISTRY.lock:
-            chosen = self._decide(cpus)
-            self._warn(chosen)
+            chosen = self._choose(request)
+            self._warn_of_overlaps(chosen)
             self.native.resize(chosen.cpus if chosen else sorted(REGISTRY.machine().allowed))
-            self._claim(chosen)
+            self._grant(request, chosen)
 
     def interrupt(self) -> None:
         """Raises KeyboardInterrupt in the interpreter's home thread."""
@@ -127,19 +138,12 @@ class Instance:
         self.gate.close()
         REGISTRY.remove(self)
 
-    def _decide(self, cpus: CPURequest) -> Slice | None:
-        if cpus is None and not self.exclusive:
+    def _choose(self, request: Request | None) -> Choice | None:
+        if request is None:
             return None
-        machine = REGISTRY.machine()
-        return _slice.decide(
-            cpus,
-            allowed=machine.allowed,
-            topology=machine.topology,
-            claims=REGISTRY.claims(but=self),
-            exclusive=self.exclusive,
-        )
+        return _choice.choose(request, REGISTRY.machine(), REGISTRY.claims(but=self))
 
-    def _warn(self, chosen: Slice | None) -> None:
+    def _warn_of_overlaps(self, chosen: Choice | None) -> None:
         for claim in chosen.overlaps if chosen else ():
             shared = format_list(claim.cpus.intersection(chosen.cpus if chosen else ()))
             warnings.warn(
@@ -149,8 +153,18 @@ class Instance:
                 stacklevel=_CALLER,
             )
 
-    def _claim(self, chosen: Slice | None) -> None:
+    def _warn_of_unavailable(self) -> None:
+        gpu = _gpu.resource(self.gpu)
+        if gpu.requested is not None:
+            warnings.warn(
+                f"{gpu.requested} of the context {self.name!r} is unavailable: {gpu.reason}. {gpu.cure}",
+                UnavailableWarning,
+                stacklevel=_CALLER,
+            )
+
+    def _grant(self, request: Request | None, chosen: Choice | None) -> None:
         self.claim = Claim(self.name, frozenset(chosen.cpus), self.exclusive) if chosen else None
+        self._granted = request, chosen
 
     def _start(self, plan: Plan, python: Python) -> None:
         self._interpreter = _native.Interpreter(

@@ -11,8 +11,8 @@ from vlcs._core import _forgotten, _machine
 from vlcs._core._gate import State
 
 if TYPE_CHECKING:
+    from vlcs._core._choice import Claim
     from vlcs._core._instance import Instance
-    from vlcs._core._slice import Claim
 
 
 class _Member(weakref.ref[Any]):
@@ -63,7 +63,7 @@ class Registry:
         return [owner for owner in found if owner is not None]
 
     def claims(self, but: Instance | None = None) -> list[Claim]:
-        """CPUs that were given by `cpus=` to contexts that are not closed."""
+        """CPUs that were given on request to contexts that are not closed."""
         return [m.claim for m in self.members() if m is not but and m.claim is not None]
 
     def machine(self) -> _machine.Machine:

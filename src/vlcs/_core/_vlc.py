@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from vlcs._core import _library, _module, _plan, _stats
+from vlcs._core import _library, _module, _placement, _plan, _request, _stats, _verification
 from vlcs._core._errors import ArgumentError, StateError
 from vlcs._core._gate import State
 from vlcs._core._instance import Instance
@@ -17,13 +18,15 @@ from vlcs._core._native import Block
 from vlcs._core._registry import REGISTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
     from vlcs._core._bridge import Bridge
     from vlcs._core._module import RemoteObject
-    from vlcs._core._slice import CPURequest
+    from vlcs._core._request import CPURequest
+    from vlcs._core._slice import Slice
     from vlcs._core._stats import Stats
+    from vlcs._core._verification import Verification
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,7 +48,14 @@ class VLC(Block):
     Args:
         name: For messages and debuggers; unique among open contexts. None: one is made ("vlc-1").
         cpus: The slice: "0-3,8"; a set, list or range of CPU numbers; or how many (free CPUs are
-            picked, whole physical cores before SMT siblings). None: all that the process may use.
+            picked, each on a physical core of its own where there are enough). Without `cpus`, `cores`,
+            `fraction` and `node` it is all that the process may use.
+        cores: Or so many physical cores, with all of their hardware threads. They share a cache, then a
+            node, then a package where that is possible; docs/slices.md has the rules of choice.
+        fraction: Or this part of what the process may use, rounded down to cores; of its control group's CPU
+            quota where that is less.
+        node: On this NUMA node; alone: all of it.
+        near: Next to this context (or the one of this name): on its cache, else its node, else its package.
         env: Variables of the context's own environment, over a copy of the host's without
             thread-count variables (OMP_NUM_THREADS ...); None as value removes one.
         share: Sonames that bind to the host's copy instead of a private one (["libcuda.so.1"]).
@@ -53,7 +63,8 @@ class VLC(Block):
             its own site-packages. None: this Python, with its venv and `sys.path` as they are now.
         threads: Threads behind `submit`. With 1, all submitted work runs on one fixed thread, which
             is the interpreter's main thread.
-        exclusive: No other context with `cpus=` may overlap this one, in either order of creation.
+        exclusive: No other context that asks for CPUs may overlap this one, in either order of creation.
+        gpu: Reserved. It is reported as unavailable, and a warning says so.
         interpreter: False makes a context for `load_library` alone, without Python.
 
     Raises:
@@ -63,7 +74,8 @@ class VLC(Block):
         SystemRefusedError: The kernel refused. After any of these, nothing is left behind.
 
     Warns:
-        OverlapWarning: Another open context was given some of these CPUs by `cpus=` as well.
+        OverlapWarning: Another open context was given some of these CPUs as well.
+        UnavailableWarning: Something was asked for that cannot be had here (`gpu`).
     """
 
     def __init__(
@@ -71,17 +83,25 @@ class VLC(Block):
         name: str | None = None,
         *,
         cpus: CPURequest = None,
+        cores: int | None = None,
+        fraction: float | None = None,
+        node: int | None = None,
+        near: VLC | str | None = None,
         env: Mapping[str, str | None] | None = None,
         share: Iterable[str] = (),
         python: str | os.PathLike[str] | None = None,
         threads: int = 1,
         exclusive: bool = False,
         interpreter: bool = True,
+        gpu: object = None,
     ) -> None:
         plan = _plan.plan(
             name=name, env=env, share=share, threads=threads, python=python, interpreter=interpreter
         )
-        self._instance = Instance(plan, cpus, exclusive=exclusive, owner=self)
+        request = _request.read(
+            cpus=cpus, cores=cores, fraction=fraction, node=node, near=near, exclusive=exclusive
+        )
+        self._instance = Instance(plan, request, gpu=gpu, owner=self)
         self._gate = self._instance.gate
 
     @property
@@ -93,6 +113,15 @@ class VLC(Block):
     def cpus(self) -> tuple[int, ...]:
         """CPU numbers of the slice, in ascending order; () once it is closed."""
         return () if self.closed else tuple(self._instance.native.cpus())
+
+    @property
+    def slice(self) -> Slice:
+        """What it was given of the machine, why, and how firmly each part is held (`slice.report()`).
+
+        Raises StateError when the context is closed.
+        """
+        self._instance.gate.check("slice")
+        return self._instance.slice
 
     @property
     def closed(self) -> bool:
@@ -178,15 +207,43 @@ class VLC(Block):
             handle = native.load(path, mode | os.RTLD_NOW)
         return Library(native, self, gate, path, handle, use_errno=use_errno)
 
-    def resize(self, cpus: CPURequest) -> None:
+    def resize(
+        self,
+        cpus: CPURequest = None,
+        *,
+        cores: int | None = None,
+        fraction: float | None = None,
+        node: int | None = None,
+        near: VLC | str | None = None,
+    ) -> None:
         """Gives the context other CPUs: its threads move, and what it tells its libraries changes.
 
         Threads of callers that are inside move when they next enter. A library that sized its pool before
-        keeps its number of threads. `cpus` and errors are as for the constructor; after an error the
-        slice is as it was.
+        keeps its number of threads. Options and errors are as for the constructor, and what was made with
+        `exclusive` stays so; after an error the slice is as it was.
         """
-        self._instance.gate.check("resize()")
-        self._instance.resize(cpus)
+        instance = self._instance
+        instance.gate.check("resize()")
+        instance.resize(
+            _request.read(
+                cpus=cpus,
+                cores=cores,
+                fraction=fraction,
+                node=node,
+                near=near,
+                exclusive=instance.exclusive,
+            )
+        )
+
+    def verify(self) -> Verification:
+        """Asks the kernel where the context's threads may run, its libraries' included.
+
+        What is `outside` of the slice was moved there by a library that makes system calls itself; or it is
+        just beginning and not pinned yet, right after a resize. Raises StateError when the context is closed.
+        """
+        self._instance.gate.check("verify()")
+        with REGISTRY.lock:  # against a resize() meanwhile
+            return _verification.verify(self._instance.native)
 
     def stats(self) -> Stats:
         """Figures of this moment: threads, CPU time, context switches, memory, libraries."""
@@ -303,6 +360,58 @@ def contexts() -> list[VLC]:
     """
     # One that is being made has no instance yet.
     return [owner for owner in REGISTRY.owners() if hasattr(owner, "_instance")]
+
+
+def plan(contexts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Chooses the CPUs of all contexts of a program at once, and says why; it makes none of them.
+
+    Each context is given by name with its options, as for `VLC`. Those about CPUs are decided, the others go
+    through. Contexts that are open keep their CPUs, unless the plan names them: then they are planned anew.
+    The same machine, options and order give the same plan. Make them with
+
+        contexts = {name: vlcs.VLC(name, **options) for name, options in plan["options"].items()}
+
+    Returns:
+        Plain data (JSON, if the options that go through are):
+
+        - `options`: by name, what to call `VLC` with; `cpus` is a list of CPU numbers
+        - `contexts`: by name, `request`, `cpus`, `nodes`, `why`, and `overlaps`: by the other's name, the
+          CPUs that both have
+        - `order`: the names in the order in which they were placed
+        - `free`: CPUs that no context has
+        - `notes`: what to know of the whole, as a quota that is smaller than the CPUs
+
+    Raises:
+        ArgumentError: Options that `VLC` does not have, contradict each other or ask for what the machine
+            lacks; a `near` that does not exist or leads in a circle. The message names the context.
+        LimitError: Exclusive contexts do not fit beside the others.
+    """
+    import difflib  # noqa: PLC0415 - these two take a while to import, and nothing else needs them
+    import inspect  # noqa: PLC0415
+
+    known = list(inspect.signature(VLC).parameters)[1:]  # without the name
+    if not isinstance(contexts, Mapping):
+        raise ArgumentError(
+            f"cannot plan {contexts!r}: it is a {type(contexts).__name__}. Give a mapping of names to "
+            'options, {"blas": {"cores": 4}}.',
+            repr(contexts),
+        )
+    for name, options in contexts.items():
+        if not isinstance(name, str) or not isinstance(options, Mapping):
+            raise ArgumentError(
+                f"cannot plan the context {name!r} with {options!r}: give a mapping of options under a name, "
+                '{"blas": {"cores": 4}}.',
+                repr(name),
+            )
+        for option in options:
+            if option not in known:
+                near = difflib.get_close_matches(str(option), known, 1)
+                hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
+                raise ArgumentError(
+                    f"cannot plan the context {name!r}: there is no option {option!r}. {hint}", repr(option)
+                )
+    with REGISTRY.lock:
+        return _placement.place(contexts, REGISTRY.machine(), REGISTRY.claims())
 
 
 def vlc_create(name: str | None = None, **options: Any) -> VLC:

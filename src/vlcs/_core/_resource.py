@@ -1,0 +1,37 @@
+"""A resource of a slice, and what holds it: each of them has a file of its own that says so."""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """What a grant is worth."""
+
+    ENFORCED = "enforced"
+    """The kernel holds it, whatever the libraries do."""
+    ADVISORY = "advisory"
+    """Libraries see it and libc's calls keep to it; the reason says how it can be left."""
+    UNAVAILABLE = "unavailable"
+    """It cannot be had here; the reason says why."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One line of a slice's report."""
+
+    name: str
+    state: State
+    requested: str | None
+    """As the caller wrote it; None: nothing was asked for."""
+    granted: str | None
+    reason: str
+    cure: str = ""
+    """What to do for more; empty where nothing needs to be done."""
+
+    def data(self) -> dict[str, Any]:
+        """The line as plain data, without the name."""
+        return {
+            **{key: value for key, value in asdict(self).items() if key != "name"},
+            "state": str(self.state),
+        }

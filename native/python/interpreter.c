@@ -217,6 +217,12 @@ static PyObject *interpreter_interrupt(PyObject *self, PyObject *unused) {
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
+static PyObject *interpreter_dump(PyObject *self, PyObject *fd) {
+    long number = PyLong_AsLong(fd);
+    if (number == -1 && PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(vlci_realm_dump(cast(self)->realm, (int)number));
+}
+
 static PyObject *interpreter_get_version(PyObject *self, void *unused) {
     (void)unused;
     return Py_NewRef(cast(self)->version);
@@ -235,6 +241,10 @@ PyObject *vlci_interpreter_type_new(PyObject *module) {
           "a list of Lease. Buffers cross without a copy, both ways.\n\nCtrl-C interrupts the guest's Python "
           "code; a "
           "call that blocks in C code, time.sleep() too, ends first." },
+        { "dump", interpreter_dump, METH_O,
+          "dump(fd)\n--\n\nWrites the frames of its threads, as faulthandler does, without its GIL. False: "
+          "it "
+          "has no function for that, or is not there now." },
         { "interrupt", interpreter_interrupt, METH_NOARGS,
           "interrupt()\n--\n\nRaises KeyboardInterrupt in the call that the guest's home thread is in, at "
           "its next "

@@ -88,7 +88,8 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
 #define VLCI_API_OPTIONAL(X)                                                                                 \
     X(void, Py_SetProgramName, (const wchar_t *))                                                            \
     X(void, PySys_AddWarnOption, (const wchar_t *))                                                          \
-    X(void, PySys_AddXOption, (const wchar_t *))
+    X(void, PySys_AddXOption, (const wchar_t *))                                                             \
+    X(const char *, _Py_DumpTracebackThreads, (int, void *, vlci_thread_state *)) /* up to 3.12 */
 
 struct vlci_api {
 #define VLCI_API_MEMBER(result, name, arguments) result(*name) arguments;

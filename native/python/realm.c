@@ -180,6 +180,15 @@ enum vlci_life vlci_realm_life(struct vlci_realm *realm) {
     return life;
 }
 
+bool vlci_realm_dump(struct vlci_realm *realm, int fd) {
+    pthread_mutex_lock(&realm->lock); /* held, so that it does not come to be finalised meanwhile */
+    bool there = realm->life >= VLCI_RUNNING && realm->life < VLCI_FINALISING;
+    bool able = there && realm->api._Py_DumpTracebackThreads;
+    const char *failure = able ? realm->api._Py_DumpTracebackThreads(fd, realm->interpreter, NULL) : NULL;
+    pthread_mutex_unlock(&realm->lock);
+    return able && !failure;
+}
+
 void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life) {
     pthread_mutex_lock(&realm->lock);
     realm->life = life;

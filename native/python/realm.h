@@ -84,6 +84,10 @@ void vlci_realm_end(struct vlci_realm *realm);
 
 enum vlci_life vlci_realm_life(struct vlci_realm *realm);
 
+/* Writes the frames of a guest's threads as faulthandler does, without its GIL. False: it has no function for
+ * that, or no interpreter now. */
+bool vlci_realm_dump(struct vlci_realm *realm, int fd);
+
 /* Moves to another life and wakes who waits for it. */
 void vlci_realm_set_life(struct vlci_realm *realm, enum vlci_life life);
 

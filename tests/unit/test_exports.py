@@ -31,6 +31,7 @@ NAMES = [
     "VLCError",
     "Verification",
     "contexts",
+    "dump_traceback",
     "limits",
     "plan",
     "vlc_create",

@@ -93,7 +93,7 @@ class Bridge:
     def __init__(self, interpreter: Interpreter, name: str, *, inherits_path: bool = True) -> None:
         """`name`: the context's, for messages. `inherits_path`: its `sys.path` is the host's of now."""
         self._interpreter = interpreter
-        self._name = name
+        self.name = name
         self._keeping: dict[int, _Keeping] = {}
         # For the next call: where one is dropped, no GIL can be taken.
         self._dropped: deque[_Keeping] = deque()
@@ -145,6 +145,11 @@ class Bridge:
         )
         return names
 
+    def frames(self) -> list[tuple[int, str, list[tuple[str, int, str]]]]:
+        """Where each thread there is, but this one: (ident, name or "", [(file, line, function) ...])."""
+        stacks: list[tuple[int, str, list[tuple[str, int, str]]]] = self._perform("a look", ("frames",))
+        return stacks
+
     def _perform(self, what: object, request: tuple[Any, ...], *, plain: bool = True) -> Any:
         __tracebackhide__ = True  # for pytest and IPython, here and below: whose code failed counts
         if self._dropped and request[0] != "release":
@@ -180,7 +185,7 @@ class Bridge:
         except Exception as error:
             part = _culprit(request)
             raise PicklingError(
-                f"cannot run {describe(what)} in the context {self._name!r}: {part} cannot be pickled "
+                f"cannot run {describe(what)} in the context {self.name!r}: {part} cannot be pickled "
                 f"({type(error).__name__}: {error}). Pass data that can be, or make the object inside the "
                 "function; nothing was run.",
                 part,
@@ -194,7 +199,7 @@ class Bridge:
             kind, *details = _sharing.loads(payload, leases)
         except Exception as error:
             raise PicklingError(
-                f"{describe(what)} has run in the context {self._name!r}, but its result cannot be rebuilt "
+                f"{describe(what)} has run in the context {self.name!r}, but its result cannot be rebuilt "
                 f"here ({type(error).__name__}: {error}). Return plain data or arrays, or install what is "
                 "missing here.",
                 describe(what),
@@ -211,13 +216,13 @@ class Bridge:
             case "unpicklable":
                 type_name, why = details
                 raise PicklingError(
-                    f"{describe(what)} has run in the context {self._name!r}, but its result, of type "
+                    f"{describe(what)} has run in the context {self.name!r}, but its result, of type "
                     f"{type_name}, cannot be pickled ({why}). Return plain data or arrays, and keep such "
                     "objects in a module of the context.",
                     type_name,
                 )
         raise InternalError(
-            f"the context {self._name!r} gave an answer of unknown kind {kind!r}. Please report it."
+            f"the context {self.name!r} gave an answer of unknown kind {kind!r}. Please report it."
         )
 
     def _raise(
@@ -232,7 +237,7 @@ class Bridge:
                 error = None
         if not isinstance(error, BaseException):
             error = RemoteError(
-                f"{describe(what)} in the context {self._name!r} raised {type_name}, which cannot be rebuilt "
+                f"{describe(what)} in the context {self.name!r} raised {type_name}, which cannot be rebuilt "
                 f"here: {message}",
                 type_name,
                 traceback,
@@ -241,11 +246,11 @@ class Bridge:
             later = [entry for entry in sys.path if entry not in self._sys_path]
             if later:
                 error.add_note(
-                    f"The context {self._name!r} has the sys.path of when it was made; since then the host's "
+                    f"The context {self.name!r} has the sys.path of when it was made; since then the host's "
                     f"got {later!r}. Make contexts after changing sys.path, or change it there too: "
                     "vlc.run(site.addsitedir, folder)."
                 )
-        error.__cause__ = RemoteTraceback(traceback, self._name)
+        error.__cause__ = RemoteTraceback(traceback, self.name)
         try:
             raise error
         finally:

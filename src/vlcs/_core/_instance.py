@@ -98,6 +98,10 @@ class Instance:
         """How many buffers of the interpreter are held outside."""
         return 0 if self._interpreter is None else self._interpreter.leases
 
+    def dump_frames(self, fd: int) -> bool:
+        """Writes the frames of the interpreter's threads as faulthandler does; False: it cannot be done."""
+        return self._interpreter is not None and self._interpreter.dump(fd)
+
     def close(self, timeout: float | None, *, abandon: bool = False) -> None:
         """Waits for calls and jobs, ends the interpreter, destroys the context. See `VLC.close`.
 

@@ -148,6 +148,11 @@ class Interpreter:
         """Runs the guest's `serve` on this thread; buffers cross without a copy, both ways."""
     def interrupt(self) -> None:
         """Raises KeyboardInterrupt in the guest's home thread at its next bytecode."""
+    def dump(self, fd: int) -> bool:
+        """Writes the frames of its threads, as faulthandler does, without its GIL.
+
+        What runs meanwhile may be shown wrong. False: it has no function for that (3.13), or is not there.
+        """
     @property
     def leases(self) -> int:
         """Arrays of this interpreter that are held outside."""

@@ -51,9 +51,11 @@ class Registry:
             self._members = [member for member in self._members if member.instance is not instance]
 
     def members(self) -> list[Instance]:
-        """All that are not closed yet, in order of creation: those still starting, too."""
-        with self.lock:
-            return [member.instance for member in self._members]
+        """All that are not closed yet, in order of creation: those still starting, too.
+
+        Without the lock, which is held while a context is made: signal handlers ask too.
+        """
+        return [member.instance for member in self._members.copy()]
 
     def owners(self) -> list[Any]:
         """The public objects of those that can be used, or are still to be closed; none that is forgotten."""

@@ -321,6 +321,35 @@ def test_a_guest_has_the_options_of_the_host(tmp_path: Path) -> None:
     run_child(tmp_path / "options.py", timeout=60)
 
 
+def test_what_a_guest_takes_over_when_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        """
+import faulthandler, sys, warnings, vlcs
+def seen():
+    import faulthandler, sys
+    return (sys.argv, sys.path, sys.executable, sys.prefix, hash("x"), sys.warnoptions,
+            faulthandler.is_enabled(), sys.getfilesystemencoding(), sys._xoptions)
+def changed():
+    import sys, warnings
+    return len(warnings.filters), sys.getrecursionlimit(), sys.getswitchinterval()
+before = changed()
+warnings.simplefilter("error")
+sys.setrecursionlimit(2000)
+sys.setswitchinterval(0.1)
+sys.path.append("/also")
+sys.argv.append("appended")
+a = vlcs.VLC("a")
+assert a.run(seen) == seen(), (a.run(seen), seen())
+# What the host's Python was told since its start is its own; and its program runs in no guest.
+assert changed() != before == a.run(changed), (before, a.run(changed))
+assert a.run(lambda: sorted(set(vars(__import__("__main__"))) & {"seen", "__file__", "vlcs"})) == []
+sys.path.append("/later")
+assert "/later" not in a.run(seen)[1]
+"""
+    )
+    run_child(tmp_path / "program.py", timeout=30, args=["--option"], env={"PYTHONHASHSEED": "7"})
+
+
 def test_threads_that_a_call_starts_are_no_daemons() -> None:
     finished = run_child(
         """

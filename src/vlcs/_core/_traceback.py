@@ -30,6 +30,9 @@ MOST_FRAMES = 100
 """So many calls of a thread are shown for one interpreter, as faulthandler does: recursion can be endless."""
 
 _CALL = Bridge._perform.__code__  # noqa: SLF001 - from its frames threads go into guests
+_ENTRIES = frozenset({"serve", "_apply"})
+"""Functions of `_guest.py` in which a call begins."""
+
 _FAULTHANDLER_LINE = re.compile(
     r'(?:Current t|T)hread 0x(?P<ident>[0-9a-f]+)|  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)'
 )
@@ -202,7 +205,7 @@ def _calls(threads: Threads) -> dict[int, list[list[Frame]]]:
         for frame in stack:
             if not frame.file.startswith("<vlcs "):
                 found[-1].append(frame)
-            elif frame.name == "serve":
+            elif frame.name in _ENTRIES:
                 found.append([])
         calls[ident] = list(filter(None, found))
     return {ident: found for ident, found in calls.items() if found}

@@ -1,0 +1,90 @@
+/* Thread-local storage from a signal handler: a handler may come in the middle of a thread's first touch, of its first
+ * entry, of its start and of its end, and has to find the variable there, or make it, without waiting for a lock. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "contexts.h"
+
+enum { THREADS = 4, MICROSECONDS = 100, MILLISECONDS = UNDER_ASAN ? 1500 : 700 };
+
+static _Atomic(probe) use;            /* of a context: reads a thread-local variable */
+static _Atomic(vlc_context *) inside; /* the threads to do that on; NULL: on all */
+static atomic_long handled, wrong;
+
+static void on_alarm(int number) {
+    (void)number;
+    int saved = errno;
+    probe function = atomic_load(&use);
+    vlc_context *only = atomic_load(&inside);
+    if (only && vlc_context_of(NULL) != only) return;
+    if (function(1) != 0 || errno != saved) atomic_fetch_add(&wrong, 1);
+    atomic_fetch_add(&handled, 1);
+}
+
+static void alarm_every(long microseconds) {
+    struct itimerval timer = { { 0, microseconds }, { 0, microseconds } };
+    REQUIRE(setitimer(ITIMER_REAL, &timer, NULL) == 0, "setitimer failed");
+}
+
+static long milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+struct visit {
+    vlc_context *context;
+    probe function;
+    long wrong;
+};
+
+static void *visit(void *argument) {
+    struct visit *visit = argument;
+    for (long turn = 1; turn <= 2 && !visit->wrong; turn++)
+        visit->wrong = call(visit->context, visit->function, turn);
+    return NULL;
+}
+
+static void check_model(const char *file, bool everywhere) {
+    vlc_context *context = context_new("alarms");
+    vlc_library *library = load(context, file, RTLD_NOW);
+    probe function = find(context, library, "tls_probe");
+    atomic_store(&use, find(context, library, "tls_registers"));
+    atomic_store(&inside, everywhere ? NULL : context);
+    struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART }, before;
+    REQUIRE(sigaction(SIGALRM, &action, &before) == 0, "sigaction failed");
+    atomic_store(&handled, 0);
+    alarm_every(MICROSECONDS);
+    long end = milliseconds() + MILLISECONDS, visits = 0;
+    while (milliseconds() < end) {
+        struct visit each[THREADS];
+        pthread_t threads[THREADS];
+        for (int i = 0; i < THREADS; i++) {
+            each[i] = (struct visit){ context, function, 0 };
+            REQUIRE(pthread_create(&threads[i], NULL, visit, &each[i]) == 0, "no thread");
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(threads[i], NULL);
+            CHECK(each[i].wrong == 0, "%s: tls.c:%ld is not so", file, each[i].wrong);
+        }
+        visits += THREADS;
+    }
+    alarm_every(0);
+    REQUIRE(sigaction(SIGALRM, &before, NULL) == 0, "sigaction failed");
+    CHECK(wrong == 0, "%s: wrong in %ld of %ld handlers", file, wrong, handled);
+    CHECK(handled > (everywhere ? 20 : 0) && visits > 20, "%s: only %ld handlers and %ld threads", file,
+          handled, visits);
+    context_close(context);
+}
+
+int main(void) {
+    check_model(FIXTURE("tls_general"), true);
+    check_model(FIXTURE("tls_descriptor"), true);
+    check_model(FIXTURE("tls_initial"), false); /* a thread has its slot once it has entered */
+    return check_result();
+}

@@ -254,10 +254,10 @@ class TestFractions:
     def test_of_the_quota_where_that_is_smaller(self, recorded: dict[str, Machine]) -> None:
         chosen = choose(recorded["docker-v2"], fraction=1)
         assert len(chosen.cpus) == 1
-        assert "0.5 of the quota" not in chosen.why
         assert "1 CPU on 1 core, 1 of the quota of 1.5 CPUs" in chosen.why
         assert len(cpus(replace(SMT, quota=4.0), fraction=0.5)) == 2
         assert len(cpus(replace(SMT, quota=16.0), fraction=0.5)) == 4
+        assert choose(replace(SMT, quota=16.0), fraction=0.1).why == "1 CPU on 1 core, 0.1 of 8 CPUs"
 
 
 class TestNodes:
@@ -319,6 +319,12 @@ class TestNear:
     def test_free_cores_farther_away_before_shared_ones(self, recorded: dict[str, Machine]) -> None:
         epyc = recorded["epyc-192"]
         assert cpus(epyc, (claim("blas", *range(7)),), cores=4, near="blas") == (8, 9, 10, 11)
+
+    def test_together_before_partly_nearer(self, recorded: dict[str, Machine]) -> None:
+        """One core is free on the cache of `blas`, and four are together on the next one of its node."""
+        taken = (claim("blas", *range(16, 19), *range(80, 83)),)
+        assert cpus(recorded["epyc-nps4"], taken, cores=4, near="blas") == (*range(20, 24), *range(84, 88))
+        assert cpus(recorded["epyc-nps4"], taken, cores=1, near="blas") == (19, 83)
 
     def test_nodes_by_their_distance(self, recorded: dict[str, Machine]) -> None:
         ring = recorded["xeon-4s"]

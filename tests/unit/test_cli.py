@@ -21,6 +21,8 @@ def test_show_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     shown = json.loads(capsys.readouterr().out)
     assert set(shown) == {"version", "platform", "python", "cpus", "nodes", "limits"}
     assert "libpython" in shown["python"]["libpython"]
+    assert {"online", "usable", "quota", "cores", "cache_domains", "packages", "kinds"} <= set(shown["cpus"])
+    assert shown["nodes"][0]["number"] == 0
     assert shown["limits"]["mappings"] > 0
 
 

@@ -101,6 +101,11 @@ class TestBetterThanOneByOne:
         assert plan["contexts"]["here"]["nodes"] == [0]
         assert plan["contexts"]["any"]["nodes"] == [1]
 
+    def test_also_before_exclusive_ones_anywhere(self) -> None:
+        plan = place("xeon-2s", alone={"cores": 8, "exclusive": True}, here={"cores": 8, "node": 0})
+        assert plan["contexts"]["here"]["nodes"] == [0]
+        assert plan["contexts"]["alone"]["nodes"] == [1]
+
     def test_large_ones_come_before_small_ones(self) -> None:
         """Domains of 8 and, for the claims of another, 7: a small one would break the gap of 7."""
         on = machine("epyc-192")
@@ -233,6 +238,8 @@ class TestErrors:
             ({"a": {"cores": 7}}, "context 'a': cannot pick 7 cores: the process may use 6"),
             ({"a": {"cpus": "7"}}, "context 'a': cannot give a context CPU 7: the machine has no such CPU"),
             ({"a": {"node": 3}}, "context 'a': cannot use node=3: NUMA node 3 does not exist"),
+            ({"a": {"cores": 1, "node": 3}}, "context 'a': cannot use node=3: NUMA node 3 does not exist"),
+            ({"a": {"fraction": 1, "node": 3}}, "context 'a': cannot use node=3: NUMA node 3 does not exist"),
             (
                 {"a": {"cores": 1, "node": 3}, "b": {"cores": 1, "near": "a"}},
                 "context 'a': cannot use node=3: NUMA node 3 does not exist",

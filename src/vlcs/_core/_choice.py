@@ -5,8 +5,8 @@ Pure functions over plain data: the machine, and the claims of other contexts. T
 
 1. CPUs that no context claims before claimed ones, and of those the least claimed; exclusive ones never.
 2. Whole cores before hardware threads of a core that is in use.
-3. Next to `near`: its cache domain, then its node, then its package.
-4. One package before two, one node before two, one cache domain before two.
+3. Level by level, package, node and cache domain: one before two.
+4. Of those of a level that are enough, the one nearest to `near`: its cache domain, its node, its package.
 5. Fast cores before slow ones.
 6. The smallest gap that is large enough, so that large ones stay whole; then the lowest number.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from vlcs._core._errors import ArgumentError, LimitError
@@ -84,17 +85,22 @@ def choose(
 def settle(request: Request, machine: Machine) -> Request:
     """Turns a fraction into a number: of cores, or of CPUs where it is less than one core.
 
-    Where the process's quota is smaller than its CPUs it is the quota that is divided, in CPUs.
+    Where the process's quota is smaller than its CPUs it is the quota that is divided, in CPUs. Raises
+    ArgumentError for a node that cannot be had.
     """
+    pool = _pool(request, machine)
     if request.fraction is None or request.cores is not None or request.count is not None:
         return request
-    pool = _pool(request, machine)
-    cores = len(machine.topology.cores(pool))
-    if machine.quota is not None and machine.quota < len(pool):
-        return replace(request, count=max(1, int(request.fraction * machine.quota + _ROUNDING)))
-    if whole := int(request.fraction * cores + _ROUNDING):
+    if quota := _short_quota(machine, pool):
+        return replace(request, count=max(1, int(request.fraction * quota + _ROUNDING)))
+    if whole := int(request.fraction * len(machine.topology.cores(pool)) + _ROUNDING):
         return replace(request, cores=whole)
     return replace(request, count=max(1, int(request.fraction * len(pool) + _ROUNDING)))
+
+
+def _short_quota(machine: Machine, pool: frozenset[int]) -> float | None:
+    """The quota, where it is smaller than what there would be to divide."""
+    return machine.quota if machine.quota is not None and machine.quota < len(pool) else None
 
 
 def fits(request: Request, machine: Machine, within: frozenset[int], *, packed: bool) -> bool:
@@ -244,21 +250,13 @@ def _union(units: Iterable[_Unit]) -> frozenset[int]:
     return frozenset(cpu for unit in units for cpu in unit.cpus)
 
 
-def _package(cpu: CPU) -> object:
-    return cpu.package
-
-
-def _node(cpu: CPU) -> object:
-    return cpu.node
-
-
-def _domain(cpu: CPU) -> object:
-    return cpu.domain
-
-
 # From large to small. A level's groups are cut to the group of the level above, so it does not matter that
 # one L3 may serve two nodes (sub-NUMA clusters) as well as one node have many (AMD).
-_LEVELS: tuple[Callable[[CPU], object], ...] = (_package, _node, _domain)
+_LEVELS: tuple[Callable[[CPU], object], ...] = (
+    attrgetter("package"),
+    attrgetter("node"),
+    attrgetter("domain"),
+)
 
 
 def _take(
@@ -378,8 +376,9 @@ def _explain(
     if request.cpus is not None:
         parts[0] = "the CPUs that were asked for"
     elif request.fraction is not None:
-        whole = machine.quota if request.cores is None and machine.quota else None
-        of = f"the quota of {whole:g} CPUs" if whole else _many(len(_pool(request, machine)), "CPU")
+        pool = _pool(request, machine)
+        quota = _short_quota(machine, pool)
+        of = f"the quota of {quota:g} CPUs" if quota else _many(len(pool), "CPU")
         parts[0] += f", {request.fraction:g} of {of}"
     elif request.count is None and request.cores is None:
         parts[0] += f", all of node {request.node} that the process may use"

@@ -3,8 +3,8 @@
 One after the other, each takes the best that is left; a plan knows those that come later. It differs
 in this:
 
-1. Contexts that can only be in one place come first: lists of CPUs and whole nodes, then exclusive ones, then
-   those on a node, then those near a context that has its place already.
+1. Contexts with little choice come first: lists of CPUs and whole nodes, then those on a node, then exclusive
+   ones, then those near a context that has its place already.
 2. Those that are near each other are given one region, which they then divide.
 3. Large ones before small ones, which fit into what is left.
 4. Where more CPUs are asked for than there are cores, numbers of CPUs take whole cores, so that contexts do
@@ -44,7 +44,11 @@ def place(
     for name, request in requests.items():
         if request and _is_fixed(request):
             board.put(name, request)
-    asked = {name: request for name, request in requests.items() if request and name not in board.choices}
+    asked = {
+        name: _settle(name, request, machine)
+        for name, request in requests.items()
+        if request and name not in board.choices
+    }
     board.pack_if_short([*asked.values()])
     for group in _groups(asked, board):
         board.put_group(group)
@@ -106,13 +110,12 @@ class _Group:
 
 
 def _groups(asked: Mapping[str, Request], board: _Board) -> list[_Group]:
-    """In the order in which they are placed."""
-    settled = {name: _settle(name, request, board.machine) for name, request in asked.items()}
+    """In the order in which they are placed. All requests are settled."""
     roots: dict[str, list[str]] = {}
     depths: dict[str, int] = {}
-    for name in settled:
+    for name in asked:
         root, depth = name, 0
-        while (near := settled[root].near) in settled:
+        while (near := asked[root].near) is not None and near in asked:
             root, depth = near, depth + 1
         roots.setdefault(root, []).append(name)
         depths[name] = depth
@@ -120,14 +123,14 @@ def _groups(asked: Mapping[str, Request], board: _Board) -> list[_Group]:
     for names in roots.values():
         # Large before small, but never before the one that it is near. Equals keep the order given.
         ordered = sorted(
-            names, key=lambda name: (depths[name], not settled[name].exclusive, -board.size(settled[name]))
+            names, key=lambda name: (depths[name], not asked[name].exclusive, -board.size(asked[name]))
         )
-        groups.append(_Group(tuple((name, settled[name]) for name in ordered)))
+        groups.append(_Group(tuple((name, asked[name]) for name in ordered)))
     return sorted(
         groups,
         key=lambda group: (
-            not any(request.exclusive for _, request in group.members),
             group.first.node is None,
+            not any(request.exclusive for _, request in group.members),
             group.first.near is None,
             -sum(board.size(request) for _, request in group.members),
         ),
@@ -144,7 +147,6 @@ class _Board:
 
     def __init__(self, machine: Machine, others: Sequence[Claim]) -> None:
         self.machine = machine
-        self.others = list(others)
         self.choices: dict[str, Choice] = {}
         self.claims = list(others)
         self.packed = False
@@ -163,9 +165,8 @@ class _Board:
         self.claims.append(Claim(name, frozenset(choice.cpus), request.exclusive))
 
     def pack_if_short(self, requests: Sequence[Request]) -> None:
-        """Decides whether numbers of CPUs are to share cores."""
-        settled = [_choice.settle(request, self.machine) for request in requests]
-        wanted = sum(request.cores or request.count or 0 for request in settled)
+        """Decides whether numbers of CPUs are to share cores. The requests are settled."""
+        wanted = sum(request.cores or request.count or 0 for request in requests)
         self.packed = wanted > len(self.machine.topology.cores(self.free))
 
     def size(self, request: Request) -> int:

@@ -5,24 +5,21 @@
 
 #include "guest.h"
 #include "interrupt.h"
-#include "lease.h"
 #include "status.h"
-
-struct spans {
-    struct vlci_span *items;
-    Py_ssize_t count;
-};
+#include "value.h"
 
 struct call {
     struct vlci_realm *guest;
-    struct call *outer; /* that this thread was in before */
-    char *payload;      /* the host's bytes on the way there */
-    Py_ssize_t payload_size;
-    struct spans sent;
-    char *answer; /* a copy: the guest's bytes cannot be held without its GIL */
-    Py_ssize_t answer_size;
-    struct spans received;
+    struct call *outer;          /* that this thread was in before */
+    struct vlci_name *name;      /* of the function, or NULL: `serve` is called */
+    struct vlci_message request; /* plain arguments, or a pickle */
+    struct vlci_message answer;  /* a copy: the guest's bytes cannot be held without its GIL */
+    bool has_names;
+    bool plain;       /* the answer is a value */
     bool interrupted; /* by KeyboardInterrupt, outside what `serve` guards */
+    int status;
+    struct vlci_interruptible interruptible;
+    vlc_error error;
 };
 
 static _Thread_local struct call *innermost;
@@ -33,59 +30,113 @@ unsigned vlci_calls_inside(const struct vlci_realm *guest) {
     return count;
 }
 
-static void drop(struct spans *spans) {
-    for (Py_ssize_t i = 0; i < spans->count; i++) vlci_span_drop(&spans->items[i]);
-    free(spans->items);
-    *spans = (struct spans){ NULL, 0 };
+/* Without clearing all of the record: the buffers of its messages and errors are 2.5 kB. */
+static void begin(struct call *call, struct vlci_realm *guest, struct vlci_name *name) {
+    call->guest = guest;
+    call->name = name;
+    vlci_message_begin(&call->request);
+    vlci_message_begin(&call->answer);
+    call->has_names = call->plain = call->interrupted = false;
+    call->status = VLC_OK;
+    call->error.size = sizeof call->error;
+    vlci_realm_retain(guest);
 }
 
-/* -1: an exception is set in the realm whose API it is. */
-static int reserve(struct spans *spans, Py_ssize_t count, const struct vlci_api *api) {
-    spans->items = count > 0 ? calloc((size_t)count, sizeof *spans->items) : NULL;
-    if (!spans->items && count > 0) {
-        api->PyErr_NoMemory();
-        return -1;
-    }
-    return 0;
+static void end(struct call *call) {
+    vlci_message_end(&call->request);
+    vlci_message_end(&call->answer);
+    vlci_realm_release(call->guest);
 }
 
-/* Takes `span` as the next of `spans`, or fails with an exception in the realm. */
-static int add(struct spans *spans, struct vlci_realm *realm, vlci_object *exporter) {
-    if (!exporter || vlci_span_take(&spans->items[spans->count], realm, exporter) < 0) return -1;
-    spans->count++;
-    return 0;
-}
+/* ---- in the guest -------------------------------------------------------------------------------------- */
 
-/* A list of the holder's Lease objects, in the guest. */
-static vlci_object *leases_in_guest(struct vlci_realm *guest, const struct spans *spans) {
-    const struct vlci_api *api = &guest->api;
-    vlci_object *list = api->PyList_New(0);
-    for (Py_ssize_t i = 0; list && i < spans->count; i++) {
-        vlci_object *lease = vlci_lease_new(guest, &spans->items[i]);
-        if (!lease || api->PyList_Append(list, lease) < 0) {
-            api->Py_DecRef(list);
-            list = NULL;
-        }
-        api->Py_DecRef(lease);
-    }
-    return list;
-}
-
+/* serve(payload, leases). */
 static vlci_object *ask(struct call *call) {
     const struct vlci_api *api = &call->guest->api;
-    vlci_object *payload = api->PyBytes_FromStringAndSize(call->payload, call->payload_size);
-    vlci_object *leases = payload ? leases_in_guest(call->guest, &call->sent) : NULL;
-    vlci_object *arguments = leases ? api->PyTuple_New(2) : NULL;
-    if (!arguments) {
-        api->Py_DecRef(leases);
-        api->Py_DecRef(payload);
-        return NULL;
+    vlci_object *leases = vlci_message_leases(&call->request, call->guest);
+    vlci_object *payload =
+        leases ? api->PyBytes_FromStringAndSize(call->request.bytes, (Py_ssize_t)call->request.size) : NULL;
+    vlci_object *answer =
+        payload ? api->PyObject_CallFunctionObjArgs(call->guest->serve, payload, leases, NULL) : NULL;
+    api->Py_DecRef(payload); /* NULL is fine */
+    api->Py_DecRef(leases);
+    return answer;
+}
+
+/* threading.settrace() and setprofile() of the guest: for calls too. False: an exception is set. */
+static bool follow_hooks(const struct vlci_realm *guest) {
+    const struct vlci_api *api = &guest->api;
+    bool set = false;
+    for (int i = 0; i < 2; i++) {
+        const vlci_object *hook = api->PyDict_GetItemWithError(guest->threading, guest->hooks[i]);
+        set = set || (hook && hook != api->none);
     }
-    api->PyTuple_SetItem(arguments, 0, payload); /* both are given away */
-    api->PyTuple_SetItem(arguments, 1, leases);
-    vlci_object *result = api->PyObject_CallObject(call->guest->serve, arguments);
-    api->Py_DecRef(arguments);
+    vlci_object *done = set ? api->PyObject_CallObject(guest->follow_hooks, NULL) : NULL;
+    api->Py_DecRef(done);
+    return !set || done;
+}
+
+/* A function of Python is called as it is; others by one, since they may look at the frame of their caller
+ * (exec, globals). */
+static vlci_object *apply(const struct vlci_realm *guest, vlci_object *function, vlci_object *args,
+                          vlci_object *kwargs) {
+    const struct vlci_api *api = &guest->api;
+    if (function->type == api->function_type) return api->PyObject_Call(function, args, kwargs);
+    if (!kwargs) kwargs = api->none;
+    return api->PyObject_CallFunctionObjArgs(guest->apply, function, args, kwargs, NULL);
+}
+
+/* The function's result, or NULL with an exception. */
+static vlci_object *perform(struct call *call) {
+    const struct vlci_api *api = &call->guest->api;
+    vlci_object *values[2] = { NULL, NULL };
+    if (!follow_hooks(call->guest)) return NULL;
+    if (vlci_value_read(&call->request, call->guest, values, call->has_names ? 2 : 1) < 0) return NULL;
+    vlci_object *function = vlci_name_resolve(call->guest, call->name);
+    vlci_object *result = function ? apply(call->guest, function, values[0], values[1]) : NULL;
+    api->Py_DecRef(function); /* NULL is fine, as below */
+    api->Py_DecRef(values[0]);
+    api->Py_DecRef(values[1]);
     return result;
+}
+
+/* The pending exception, with its traceback; it is pending no more. A new reference, or NULL. */
+static vlci_object *take_exception(const struct vlci_api *api) {
+    vlci_object *type, *value, *traceback;
+    api->PyErr_Fetch(&type, &value, &traceback);
+    api->PyErr_NormalizeException(&type, &value, &traceback);
+    if (value && traceback) api->PyException_SetTraceback(value, traceback);
+    api->Py_DecRef(type);
+    api->Py_DecRef(traceback);
+    return value;
+}
+
+/* Calls the named function. NULL: the answer is a value, or an exception is set. */
+static vlci_object *call_function(struct call *call) {
+    struct vlci_realm *guest = call->guest;
+    const struct vlci_api *api = &guest->api;
+    vlci_object *answer = NULL, *result = perform(call);
+    if (result) {
+        call->plain = vlci_value_write(&call->answer, guest, result);
+        if (!call->plain) answer = api->PyObject_CallFunctionObjArgs(guest->encode_value, result, NULL);
+        api->Py_DecRef(result);
+    }
+    if (!answer && !call->plain) {
+        vlci_object *error = take_exception(api);
+        answer = api->PyObject_CallFunctionObjArgs(guest->encode_error, error, NULL);
+        api->Py_DecRef(error);
+    }
+    if (guest->printed) {
+        guest->printed = false;
+        vlci_object *shown = api->PyObject_CallObject(guest->show, NULL);
+        api->Py_DecRef(shown);
+        if (!shown) { /* a KeyboardInterrupt, which goes before what there was to say */
+            api->Py_DecRef(answer);
+            call->plain = false;
+            return NULL;
+        }
+    }
+    return answer;
 }
 
 /* Takes the guest's (bytes, list) over. -1: an exception is set there. */
@@ -94,22 +145,23 @@ static int keep_answer(struct call *call, vlci_object *result) {
     vlci_object *bytes = api->PyTuple_GetItem(result, 0); /* borrowed, as is the next */
     vlci_object *buffers = bytes ? api->PyTuple_GetItem(result, 1) : NULL;
     char *data;
-    if (!buffers || api->PyBytes_AsStringAndSize(bytes, &data, &call->answer_size) < 0) return -1;
-    Py_ssize_t count = api->PyList_Size(buffers);
-    if (count < 0 || reserve(&call->received, count, api) < 0) return -1;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (add(&call->received, call->guest, api->PyList_GetItem(buffers, i)) < 0) return -1;
-    }
-    call->answer = malloc((size_t)call->answer_size + 1);
-    if (!call->answer) {
+    Py_ssize_t size;
+    if (!buffers || api->PyBytes_AsStringAndSize(bytes, &data, &size) < 0) return -1;
+    char *room = vlci_message_grow(&call->answer, (size_t)size);
+    if (!room) {
         api->PyErr_NoMemory();
         return -1;
     }
-    memcpy(call->answer, data, (size_t)call->answer_size);
+    memcpy(room, data, (size_t)size);
+    Py_ssize_t count = api->PyList_Size(buffers);
+    if (count < 0) return -1;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (vlci_message_add(&call->answer, call->guest, api->PyList_GetItem(buffers, i)) < 0) return -1;
+    }
     return 0;
 }
 
-static int failed(struct call *call, vlc_error *error) {
+static void failed(struct call *call) {
     const struct vlci_api *api = &call->guest->api;
     vlci_object *pending[3];
     api->PyErr_Fetch(&pending[0], &pending[1], &pending[2]);
@@ -117,94 +169,111 @@ static int failed(struct call *call, vlc_error *error) {
     api->PyErr_Restore(pending[0], pending[1], pending[2]);
     char why[512];
     vlci_guest_explain(call->guest, why, sizeof why);
-    return vlci_refuse(
-        error, VLC_BUG, call->guest->name,
+    call->status = vlci_refuse(
+        &call->error, VLC_BUG, call->guest->name,
         "the call into the Python of the context '%s' failed outside the called function, with %s. "
         "Please report it.",
         call->guest->name, why);
 }
 
 /* The guest's part, without the host's GIL. */
-static int converse(struct call *call, struct vlci_interruptible *interruptible, vlc_error *error) {
-    int status = vlc_enter(call->guest->context, error);
-    if (status != VLC_OK) return status;
-    vlci_attach(call->guest);
-    vlci_interrupt_begin(interruptible);
-    vlci_object *result = ask(call);
-    if (!result || keep_answer(call, result) < 0) status = failed(call, error);
-    vlci_interrupt_end(interruptible);
-    call->guest->api.Py_DecRef(result);
-    vlci_detach(call->guest);
-    vlc_error left = VLC_ERROR_INIT;
-    int leave_status = vlc_leave(call->guest->context, &left);
-    if (status == VLC_OK && leave_status != VLC_OK) {
-        *error = left;
-        return leave_status;
-    }
-    return status;
+static void converse(struct call *call) {
+    struct vlci_realm *guest = call->guest;
+    call->status = vlc_enter(guest->context, &call->error);
+    if (call->status != VLC_OK) return;
+    vlci_attach(guest);
+    vlci_interrupt_begin(&call->interruptible);
+    vlci_object *answer = call->name ? call_function(call) : ask(call);
+    if (!call->plain && (!answer || keep_answer(call, answer) < 0)) failed(call);
+    vlci_interrupt_end(&call->interruptible);
+    guest->api.Py_DecRef(answer);
+    vlci_detach(guest);
+    vlc_error *error = call->status == VLC_OK ? &call->error : NULL;
+    int status = vlc_leave(guest->context, error);
+    if (error) call->status = status;
 }
 
-static PyObject *answer(const struct call *call) {
-    PyObject *list = PyList_New(call->received.count);
-    for (Py_ssize_t i = 0; list && i < call->received.count; i++) {
-        PyObject *lease = (PyObject *)vlci_lease_new(vlci_host(), &call->received.items[i]);
-        if (!lease || PyList_SetItem(list, i, lease) < 0) Py_CLEAR(list);
-    }
-    PyObject *bytes = list ? PyBytes_FromStringAndSize(call->answer, call->answer_size) : NULL;
-    PyObject *pair = bytes ? PyTuple_Pack(2, bytes, list) : NULL;
-    Py_XDECREF(bytes);
-    Py_XDECREF(list);
-    return pair;
-}
-
-static int take_arguments(struct call *call, PyObject *payload, PyObject *buffers) {
-    if (PyBytes_AsStringAndSize(payload, &call->payload, &call->payload_size) < 0) return -1;
-    Py_ssize_t count = PySequence_Size(buffers);
-    struct vlci_realm *host = vlci_host();
-    if (count < 0 || reserve(&call->sent, count, &host->api) < 0) return -1;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *buffer = PySequence_GetItem(buffers, i);
-        int result = add(&call->sent, host, (vlci_object *)buffer);
-        Py_XDECREF(buffer);
-        if (result < 0) return -1;
-    }
-    return 0;
-}
+/* ---- in the host --------------------------------------------------------------------------------------- */
 
 /* Between the realms; the host's exception, if any, is set. -1 then. */
 static int cross(struct call *call) {
-    vlc_error error = VLC_ERROR_INIT;
-    struct vlci_interruptible interruptible;
-    if (vlci_interrupt_prepare(&interruptible, call->guest) < 0) return -1;
-    if (vlci_realm_begin(call->guest, &error) != VLC_OK) {
-        vlci_raise(&error);
+    if (vlci_interrupt_prepare(&call->interruptible, call->guest) < 0) return -1;
+    if (vlci_realm_begin(call->guest, &call->error) != VLC_OK) {
+        vlci_raise(&call->error);
         return -1;
     }
     PyThreadState *state = PyEval_SaveThread();
     call->outer = innermost;
     innermost = call;
-    int status = converse(call, &interruptible, &error);
+    converse(call);
     innermost = call->outer;
-    drop(&call->sent); /* what the guest kept lives on by its leases */
+    vlci_message_end(&call->request); /* what the guest kept lives on by its leases */
     vlci_realm_end(call->guest);
     PyEval_RestoreThread(state);
     vlci_sources_settle(vlci_host());
     if (PyErr_CheckSignals() < 0) return -1;
     if (call->interrupted)
         PyErr_SetNone(PyExc_KeyboardInterrupt);
-    else if (status != VLC_OK)
-        vlci_raise(&error);
-    return call->interrupted || status != VLC_OK ? -1 : 0;
+    else if (call->status != VLC_OK)
+        vlci_raise(&call->error);
+    return call->interrupted || call->status != VLC_OK ? -1 : 0;
+}
+
+/* (bytes, list of Lease). */
+static PyObject *answer(const struct call *call) {
+    PyObject *list = (PyObject *)vlci_message_leases(&call->answer, vlci_host());
+    PyObject *bytes =
+        list ? PyBytes_FromStringAndSize(call->answer.bytes, (Py_ssize_t)call->answer.size) : NULL;
+    PyObject *pair = bytes ? PyTuple_Pack(2, bytes, list) : NULL;
+    Py_XDECREF(bytes);
+    Py_XDECREF(list);
+    return pair;
+}
+
+static int take_pickle(struct call *call, PyObject *payload, PyObject *buffers) {
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(payload, &call->request.bytes, &size) < 0) return -1;
+    call->request.size = (size_t)size;
+    call->request.capacity = 0; /* the host's bytes */
+    Py_ssize_t count = PySequence_Size(buffers);
+    if (count < 0) return -1;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *buffer = PySequence_GetItem(buffers, i);
+        int result = buffer ? vlci_message_add(&call->request, vlci_host(), (vlci_object *)buffer) : -1;
+        Py_XDECREF(buffer);
+        if (result < 0) return -1;
+    }
+    return 0;
 }
 
 PyObject *vlci_call(struct vlci_realm *guest, PyObject *payload, PyObject *buffers) {
-    struct call call = { .guest = guest };
+    struct call call;
+    begin(&call, guest, NULL);
     PyObject *result = NULL;
-    vlci_realm_retain(guest);
-    if (take_arguments(&call, payload, buffers) == 0 && cross(&call) == 0) result = answer(&call);
-    drop(&call.sent);
-    drop(&call.received);
-    free(call.answer);
-    vlci_realm_release(guest);
+    if (take_pickle(&call, payload, buffers) == 0 && cross(&call) == 0) result = answer(&call);
+    end(&call);
     return result;
+}
+
+enum vlci_outcome vlci_call_function(struct vlci_realm *guest, struct vlci_name *name, PyObject *const *args,
+                                     Py_ssize_t count, PyObject *names, PyObject **result) {
+    struct call call;
+    begin(&call, guest, name);
+    call.has_names = names && PyTuple_Size(names) > 0;
+    enum vlci_outcome outcome = VLCI_FAILED;
+    vlci_object *value;
+    if (!vlci_value_write_call(&call.request, vlci_host(), (vlci_object *const *)args, count,
+                               (vlci_object *)names)) {
+        outcome = VLCI_NOT_PLAIN;
+    } else if (cross(&call) < 0) {
+        outcome = VLCI_FAILED;
+    } else if (!call.plain) {
+        *result = answer(&call);
+        if (*result) outcome = VLCI_ANSWER;
+    } else if (vlci_value_read(&call.answer, vlci_host(), &value, 1) == 0) {
+        *result = (PyObject *)value;
+        outcome = VLCI_VALUE;
+    }
+    end(&call);
+    return outcome;
 }

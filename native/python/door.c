@@ -3,7 +3,7 @@
  * Counting is done in C, under the host's GIL and without a lock: between a call here and the block that it
  * guards no signal handler and no asynchronous exception can come, and a handler or destructor that comes
  * into the same context in the middle of a call finds nothing held. */
-#include "native.h"
+#include "door.h"
 
 #include "fork.h"
 
@@ -12,21 +12,17 @@
 
 enum { SIGNAL_CHECK_MS = 50 }; /* how long Ctrl-C may go unseen in wait() */
 
-struct door_object {
-    PyObject_HEAD struct visit_object *visits; /* that are inside, the latest first; not counted */
+struct vlci_door {
+    PyObject_HEAD struct vlci_stay *stays; /* that are inside, the latest first */
     char open;
     bool dead; /* of a forked process's parent */
 };
 
-struct visit_object {
-    PyObject_HEAD struct door_object *door;
-    PyObject *what;
+struct vlci_visit_object {
+    PyObject_HEAD struct vlci_stay stay;
     PyObject *context; /* entered too; or NULL */
     char accepted;     /* let in whether the door is open or not */
-    bool inside;
-    bool kept; /* the door has a reference, until it is left */
-    unsigned long long thread;
-    struct visit_object *next, *previous;
+    bool kept;         /* the door has a reference, until it is left */
 };
 
 /* A context that a thread could not leave in its turn; it does after its next visit. */
@@ -58,11 +54,15 @@ static PyObject *call_method(PyObject *object, const char *name, PyObject *argum
     return result;
 }
 
-static bool is_inside(const struct door_object *door) {
-    for (const struct visit_object *visit = door->visits; visit; visit = visit->next) {
-        if (visit->thread == this_thread()) return true;
+static bool is_inside(const struct vlci_door *door) {
+    for (const struct vlci_stay *stay = door->stays; stay; stay = stay->next) {
+        if (stay->thread == this_thread()) return true;
     }
     return false;
+}
+
+static bool admits(const struct vlci_door *door, bool accepted) {
+    return !door->dead && (door->open || accepted || is_inside(door));
 }
 
 static void wake(void) {
@@ -71,25 +71,25 @@ static void wake(void) {
     pthread_mutex_unlock(&lock);
 }
 
-static void count_in(struct visit_object *visit) {
-    struct door_object *door = visit->door;
-    visit->inside = true;
-    visit->thread = this_thread();
-    visit->previous = NULL;
-    visit->next = door->visits;
-    if (visit->next) visit->next->previous = visit;
-    door->visits = visit;
+static void count_in(struct vlci_stay *stay) {
+    struct vlci_door *door = stay->door;
+    stay->inside = true;
+    stay->thread = this_thread();
+    stay->previous = NULL;
+    stay->next = door->stays;
+    if (stay->next) stay->next->previous = stay;
+    door->stays = stay;
 }
 
-static void count_out(struct visit_object *visit) {
-    struct door_object *door = visit->door;
-    visit->inside = false;
-    if (visit->previous)
-        visit->previous->next = visit->next;
+static void count_out(struct vlci_stay *stay) {
+    struct vlci_door *door = stay->door;
+    stay->inside = false;
+    if (stay->previous)
+        stay->previous->next = stay->next;
     else
-        door->visits = visit->next;
-    if (visit->next) visit->next->previous = visit->previous;
-    visit->next = visit->previous = NULL;
+        door->stays = stay->next;
+    if (stay->next) stay->next->previous = stay->previous;
+    stay->next = stay->previous = NULL;
     if (!door->open && !door->dead) wake(); /* before, nobody waits */
 }
 
@@ -116,37 +116,50 @@ static void pay_debts(void) {
     PyErr_Restore(type, value, traceback);
 }
 
-static void owe(struct visit_object *visit) {
+static void owe(const struct vlci_visit_object *visit) {
     struct debt *debt = PyMem_Malloc(sizeof *debt);
     if (!debt) return;
-    *debt = (struct debt){ Py_NewRef(visit->context), visit->thread, debts };
+    *debt = (struct debt){ Py_NewRef(visit->context), visit->stay.thread, debts };
     debts = debt;
+}
+
+bool vlci_door_enter(PyObject *door, struct vlci_stay *stay, PyObject *what) {
+    *stay = (struct vlci_stay){ .door = (struct vlci_door *)door, .what = what };
+    if (!admits(stay->door, false)) return false;
+    pay_debts();
+    count_in(stay);
+    return true;
+}
+
+void vlci_door_leave(struct vlci_stay *stay) {
+    if (stay->inside) count_out(stay);
+    pay_debts();
 }
 
 /* ---- Visit --------------------------------------------------------------------------------------------- */
 
-static struct visit_object *cast_visit(PyObject *self) { return (struct visit_object *)self; }
+static struct vlci_visit_object *cast_visit(PyObject *self) { return (struct vlci_visit_object *)self; }
 
 static PyObject *visit_enter(PyObject *self, PyObject *unused) {
     (void)unused;
-    struct visit_object *visit = cast_visit(self);
-    struct door_object *door = visit->door;
-    if (visit->inside) {
+    struct vlci_visit_object *visit = cast_visit(self);
+    struct vlci_door *door = visit->stay.door;
+    if (visit->stay.inside) {
         PyErr_SetString(PyExc_RuntimeError, "a visit enters once");
         return NULL;
     }
-    if (door->dead || (!door->open && !visit->accepted && !is_inside(door))) {
-        PyObject *error = call_method((PyObject *)door, "refusal", visit->what);
+    if (!admits(door, visit->accepted)) {
+        PyObject *error = call_method((PyObject *)door, "refusal", visit->stay.what);
         if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
         Py_XDECREF(error);
         return NULL;
     }
     pay_debts();
-    count_in(visit);
+    count_in(&visit->stay);
     if (visit->context) {
         PyObject *entered = call_method(visit->context, "enter", NULL);
         if (!entered) {
-            count_out(visit);
+            count_out(&visit->stay);
             return NULL;
         }
         Py_DECREF(entered);
@@ -165,36 +178,36 @@ static PyObject *visit_stay(PyObject *self, PyObject *unused) {
 
 static PyObject *visit_exit(PyObject *self, PyObject *unused) {
     (void)unused;
-    struct visit_object *visit = cast_visit(self);
-    if (!visit->inside) Py_RETURN_NONE;
+    struct vlci_visit_object *visit = cast_visit(self);
+    if (!visit->stay.inside) Py_RETURN_NONE;
     PyObject *left = visit->context ? NULL : Py_NewRef(Py_None);
     if (visit->context) {
-        if (visit->thread == this_thread()) left = call_method(visit->context, "leave", NULL);
+        if (visit->stay.thread == this_thread()) left = call_method(visit->context, "leave", NULL);
         if (!left) {
             PyErr_Clear();
-            PyObject *error = call_method((PyObject *)visit->door, "misplaced", NULL);
+            PyObject *error = call_method((PyObject *)visit->stay.door, "misplaced", NULL);
             if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
             Py_XDECREF(error);
         }
     }
-    if (!visit->inside) return left; /* leaving released the GIL */
+    if (!visit->stay.inside) return left; /* leaving released the GIL */
     if (!left) owe(visit);
-    count_out(visit);
+    count_out(&visit->stay);
     pay_debts();
     if (visit->kept) Py_DECREF(self);
     return left;
 }
 
 static void visit_dealloc(PyObject *self) {
-    struct visit_object *visit = cast_visit(self);
+    struct vlci_visit_object *visit = cast_visit(self);
     PyTypeObject *type = Py_TYPE(self);
-    if (visit->inside) {
+    if (visit->stay.inside) {
         if (visit->context) owe(visit);
-        count_out(visit);
+        count_out(&visit->stay);
     }
     Py_XDECREF(visit->context);
-    Py_XDECREF(visit->what);
-    Py_XDECREF((PyObject *)visit->door);
+    Py_XDECREF(visit->stay.what);
+    Py_XDECREF((PyObject *)visit->stay.door);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -215,7 +228,7 @@ PyObject *vlci_visit_type_new(PyObject *module) {
     };
     static PyType_Spec spec = {
         .name = "vlcs._core._native.Visit",
-        .basicsize = sizeof(struct visit_object),
+        .basicsize = sizeof(struct vlci_visit_object),
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
         .slots = slots,
     };
@@ -224,7 +237,7 @@ PyObject *vlci_visit_type_new(PyObject *module) {
 
 /* ---- Door ---------------------------------------------------------------------------------------------- */
 
-static struct door_object *cast(PyObject *self) { return (struct door_object *)self; }
+static struct vlci_door *cast(PyObject *self) { return (struct vlci_door *)self; }
 
 static PyObject *door_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     (void)args, (void)kwargs; /* a subclass's __init__ has them */
@@ -250,10 +263,11 @@ static PyObject *door_visit(PyObject *self, PyTypeObject *class, PyObject *const
     const struct vlci_module *module = PyType_GetModuleState(class);
     PyTypeObject *type = (PyTypeObject *)module->visit_type;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    struct visit_object *visit = cast_visit(allocate(type, 0));
+    struct vlci_visit_object *visit = cast_visit(allocate(type, 0));
     if (!visit) return NULL;
-    visit->door = cast(Py_NewRef(self));
-    visit->what = Py_NewRef(args[0]);
+    visit->stay.visit = visit;
+    visit->stay.door = cast(Py_NewRef(self));
+    visit->stay.what = Py_NewRef(args[0]);
     visit->context = count > 1 && args[1] != Py_None ? Py_NewRef(args[1]) : NULL;
     visit->accepted = count > 2 && args[2] == Py_True;
     return (PyObject *)visit;
@@ -268,11 +282,11 @@ static PyObject *door_is_inside(PyObject *self, PyObject *unused) {
 static PyObject *door_inside(PyObject *self, PyObject *unused) {
     (void)unused;
     PyObject *list = PyList_New(0);
-    for (struct visit_object *visit = cast(self)->visits; list && visit; visit = visit->next) {
+    for (const struct vlci_stay *stay = cast(self)->stays; list && stay; stay = stay->next) {
         bool latest = true;
-        for (const struct visit_object *later = visit->previous; later; later = later->previous)
-            latest = latest && later->thread != visit->thread;
-        if (latest && PyList_Append(list, visit->what) < 0) Py_CLEAR(list);
+        for (const struct vlci_stay *later = stay->previous; later; later = later->previous)
+            latest = latest && later->thread != stay->thread;
+        if (latest && PyList_Append(list, stay->what) < 0) Py_CLEAR(list);
     }
     return list;
 }
@@ -307,22 +321,24 @@ static PyObject *door_forget(PyObject *self, PyObject *dead) {
     int is_dead = PyObject_IsTrue(dead);
     if (is_dead < 0) return NULL;
     cast(self)->dead = is_dead;
-    for (struct visit_object *visit = cast(self)->visits, *next; visit; visit = next) {
-        next = visit->next;
-        if (visit->thread == this_thread()) continue;
-        count_out(visit);
-        if (visit->kept) Py_DECREF((PyObject *)visit);
+    for (struct vlci_stay *stay = cast(self)->stays, *next; stay; stay = next) {
+        next = stay->next;
+        if (stay->thread == this_thread()) continue;
+        struct vlci_visit_object *visit = stay->visit;
+        count_out(stay);
+        if (visit && visit->kept) Py_DECREF((PyObject *)visit);
     }
     Py_RETURN_NONE;
 }
 
 static PyObject *door_leave(PyObject *self, PyObject *unused) {
     (void)unused;
-    struct visit_object *chosen = NULL;
-    for (struct visit_object *visit = cast(self)->visits; visit; visit = visit->next) {
-        bool mine = visit->thread == this_thread();
-        if (visit->kept && (!chosen || mine)) chosen = visit;
-        if (visit->kept && mine) break;
+    struct vlci_visit_object *chosen = NULL;
+    for (const struct vlci_stay *stay = cast(self)->stays; stay; stay = stay->next) {
+        if (!stay->visit || !stay->visit->kept) continue;
+        bool mine = stay->thread == this_thread();
+        if (!chosen || mine) chosen = stay->visit;
+        if (mine) break;
     }
     if (!chosen) Py_RETURN_NONE;
     Py_INCREF((PyObject *)chosen);
@@ -333,17 +349,18 @@ static PyObject *door_leave(PyObject *self, PyObject *unused) {
 
 static PyObject *door_expel(PyObject *self, PyObject *unused) {
     (void)unused;
-    for (struct visit_object *visit = cast(self)->visits; visit;) {
-        if (visit->thread != this_thread()) {
-            visit = visit->next;
+    for (struct vlci_stay *stay = cast(self)->stays; stay;) {
+        if (stay->thread != this_thread()) {
+            stay = stay->next;
             continue;
         }
-        Py_INCREF((PyObject *)visit);
-        PyObject *left = visit_exit((PyObject *)visit, NULL);
-        Py_DECREF((PyObject *)visit);
-        if (!left) return NULL;
-        Py_DECREF(left);
-        visit = cast(self)->visits;
+        PyObject *visit = Py_XNewRef((PyObject *)stay->visit);
+        PyObject *left = visit ? visit_exit(visit, NULL) : NULL;
+        if (!visit) count_out(stay); /* a call that is in the middle */
+        Py_XDECREF(visit);
+        if (visit && !left) return NULL;
+        Py_XDECREF(left);
+        stay = cast(self)->stays;
     }
     Py_RETURN_NONE;
 }
@@ -368,7 +385,7 @@ PyObject *vlci_door_type_new(PyObject *module) {
         { NULL, NULL, 0, NULL },
     };
     static PyMemberDef members[] = {
-        { "open", T_BOOL, offsetof(struct door_object, open), 0, "Whether newcomers are let in." },
+        { "open", T_BOOL, offsetof(struct vlci_door, open), 0, "Whether newcomers are let in." },
         { NULL, 0, 0, 0, NULL },
     };
     static PyType_Slot slots[] = {
@@ -382,7 +399,7 @@ PyObject *vlci_door_type_new(PyObject *module) {
     };
     static PyType_Spec spec = {
         .name = "vlcs._core._native.Door",
-        .basicsize = sizeof(struct door_object),
+        .basicsize = sizeof(struct vlci_door),
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
         .slots = slots,
     };
@@ -391,15 +408,11 @@ PyObject *vlci_door_type_new(PyObject *module) {
 
 /* ---- Block --------------------------------------------------------------------------------------------- */
 
-struct block_object {
-    PyObject_HEAD PyObject *gate; /* a Door */
-};
-
 /* In C: before the first line of a function of Python handlers of signals run, and an exception of one would
  * leave the thread inside. */
 static PyObject *block_exit(PyObject *self, PyObject *unused) {
     (void)unused;
-    PyObject *gate = ((struct block_object *)self)->gate;
+    PyObject *gate = ((struct vlci_block *)self)->gate;
     if (!gate) Py_RETURN_NONE;
     Py_INCREF(gate);
     PyObject *left = call_method(gate, "leave", NULL);
@@ -409,7 +422,7 @@ static PyObject *block_exit(PyObject *self, PyObject *unused) {
 
 static void block_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    Py_XDECREF(((struct block_object *)self)->gate);
+    Py_XDECREF(((struct vlci_block *)self)->gate);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -422,7 +435,7 @@ PyObject *vlci_block_type_new(PyObject *module) {
         { NULL, NULL, 0, NULL },
     };
     static PyMemberDef members[] = {
-        { "_gate", T_OBJECT_EX, offsetof(struct block_object, gate), 0, "The Door that is left." },
+        { "_gate", T_OBJECT_EX, offsetof(struct vlci_block, gate), 0, "The Door that is left." },
         { NULL, 0, 0, 0, NULL },
     };
     static PyType_Slot slots[] = {
@@ -434,7 +447,7 @@ PyObject *vlci_block_type_new(PyObject *module) {
     };
     static PyType_Spec spec = {
         .name = "vlcs._core._native.Block",
-        .basicsize = sizeof(struct block_object),
+        .basicsize = sizeof(struct vlci_block),
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
         .slots = slots,
     };

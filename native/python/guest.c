@@ -7,6 +7,7 @@
 
 #include "host_module.h"
 #include "lease.h"
+#include "name.h"
 #include "status.h"
 
 enum { OLDEST_MINOR = 9 }; /* 3.8's PyType_FromSpec writes elsewhere when given a buffer slot */
@@ -84,9 +85,29 @@ static int run_bootstrap(struct vlci_realm *realm, const char *source) {
     api->Py_DecRef(code);
     if (!result) return -1;
     api->Py_DecRef(result);
-    realm->serve = api->PyObject_GetAttrString(module, "serve");
-    realm->end = realm->serve ? api->PyObject_GetAttrString(module, "end") : NULL;
-    return realm->end ? 0 : -1;
+    const struct {
+        vlci_object **place;
+        const char *name;
+    } functions[] = {
+        { &realm->serve, "serve" },
+        { &realm->end, "end" },
+        { &realm->apply, "_apply" },
+        { &realm->resolve, "_resolve" },
+        { &realm->encode_value, "_encode_value" },
+        { &realm->encode_error, "_encode_error" },
+        { &realm->show, "_show" },
+        { &realm->follow_hooks, "_follow_hooks" },
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        *functions[i].place = api->PyObject_GetAttrString(module, functions[i].name);
+        if (!*functions[i].place) return -1;
+    }
+    vlci_object *threading = api->PyDict_GetItemString(names, "threading"); /* borrowed, as is its dict */
+    realm->threading = threading ? api->PyModule_GetDict(threading) : NULL;
+    api->Py_IncRef(realm->threading);
+    realm->hooks[0] = api->PyUnicode_InternFromString("_trace_hook");
+    realm->hooks[1] = api->PyUnicode_InternFromString("_profile_hook");
+    return realm->threading && realm->hooks[0] && realm->hooks[1] ? 0 : -1;
 }
 
 /* Puts into a fresh interpreter what the bridge needs there. -1: an exception is set. */
@@ -105,7 +126,13 @@ static int furnish(const struct vlci_birth *birth) {
 }
 
 static void forget_objects(struct vlci_realm *realm) {
-    vlci_object **objects[] = { &realm->serve, &realm->end, &realm->keyboard_interrupt, &realm->lease_type };
+    vlci_names_forget(realm);
+    vlci_object **objects[] = {
+        &realm->serve,        &realm->end,          &realm->apply,    &realm->resolve,
+        &realm->encode_value, &realm->encode_error, &realm->show,     &realm->follow_hooks,
+        &realm->threading,    &realm->hooks[0],     &realm->hooks[1], &realm->keyboard_interrupt,
+        &realm->lease_type,
+    };
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
         realm->api.Py_DecRef(*objects[i]);
         *objects[i] = NULL;

@@ -148,12 +148,22 @@ static PyObject *host_fork(PyObject *self, PyObject *arguments) {
     return (PyObject *)when;
 }
 
+/* printed(), called by the guest's streams, so that only then a call has to show what is in them. */
+static PyObject *host_printed(PyObject *self, PyObject *unused) {
+    (void)unused;
+    struct vlci_realm *guest = ((struct host_object *)self)->guest;
+    guest->printed = true;
+    guest->api.Py_IncRef(guest->api.none);
+    return (PyObject *)guest->api.none;
+}
+
 int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssize_t size) {
     static PyMethodDef methods[] = {
         { "ask", host_ask, METH_VARARGS,
           "ask(request, fd, text): what vlcs._core._streams.answer of the host says." },
         { "fork", host_fork, METH_VARARGS,
           "fork(when): around os.fork(): 0 before, 1 after in the parent, 2 in the child." },
+        { "printed", host_printed, METH_NOARGS, "printed(): there may be text to show as the call ends." },
         { NULL, NULL, 0, NULL },
     };
     static PyType_Slot slots[] = { { Py_tp_methods, methods }, { 0, NULL } };
@@ -169,13 +179,15 @@ int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssiz
     if (host) ((struct host_object *)host)->guest = guest;
     vlci_object *ask = host ? api->PyObject_GetAttrString(host, "ask") : NULL;
     vlci_object *fork = ask ? api->PyObject_GetAttrString(host, "fork") : NULL;
-    vlci_object *bytes = fork ? api->PyBytes_FromStringAndSize(settings, size) : NULL;
+    vlci_object *printed = fork ? api->PyObject_GetAttrString(host, "printed") : NULL;
+    vlci_object *bytes = printed ? api->PyBytes_FromStringAndSize(settings, size) : NULL;
     vlci_object *module = bytes ? api->PyImport_AddModule("_vlcs_host") : NULL; /* borrowed, as is its dict */
     vlci_object *names = module ? api->PyModule_GetDict(module) : NULL;
     bool added = names && api->PyDict_SetItemString(names, "settings", bytes) == 0 &&
                  api->PyDict_SetItemString(names, "ask", ask) == 0 &&
-                 api->PyDict_SetItemString(names, "fork", fork) == 0;
-    vlci_object *done[] = { bytes, fork, ask, host, type };
+                 api->PyDict_SetItemString(names, "fork", fork) == 0 &&
+                 api->PyDict_SetItemString(names, "printed", printed) == 0;
+    vlci_object *done[] = { bytes, printed, fork, ask, host, type };
     for (size_t i = 0; i < sizeof done / sizeof done[0]; i++) api->Py_DecRef(done[i]); /* NULL is fine */
     return added ? 0 : -1;
 }

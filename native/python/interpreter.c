@@ -205,6 +205,8 @@ static PyObject *interpreter_call(PyObject *self, PyObject *args) {
     return vlci_call(cast(self)->realm, payload, buffers);
 }
 
+struct vlci_realm *vlci_interpreter_realm(PyObject *interpreter) { return cast(interpreter)->realm; }
+
 static PyObject *interpreter_interrupt(PyObject *self, PyObject *unused) {
     (void)unused;
     struct vlci_realm *realm = cast(self)->realm;

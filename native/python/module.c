@@ -97,11 +97,13 @@ static int module_exec(PyObject *module) {
     state->door_type = state->interpreter_type ? vlci_door_type_new(module) : NULL;
     state->visit_type = state->door_type ? vlci_visit_type_new(module) : NULL;
     state->block_type = state->visit_type ? vlci_block_type_new(module) : NULL;
-    if (!state->block_type || PyModule_AddObjectRef(module, "Context", state->context_type) < 0 ||
+    state->caller_type = state->block_type ? vlci_caller_type_new(module, state->block_type) : NULL;
+    if (!state->caller_type || PyModule_AddObjectRef(module, "Context", state->context_type) < 0 ||
         PyModule_AddObjectRef(module, "Interpreter", state->interpreter_type) < 0 ||
         PyModule_AddObjectRef(module, "Door", state->door_type) < 0 ||
         PyModule_AddObjectRef(module, "Visit", state->visit_type) < 0 ||
         PyModule_AddObjectRef(module, "Block", state->block_type) < 0 ||
+        PyModule_AddObjectRef(module, "Caller", state->caller_type) < 0 ||
         PyModule_AddObjectRef(module, "Lease", (PyObject *)host->lease_type) < 0 ||
         PyModule_AddIntConstant(module, "ABI_VERSION", VLC_ABI_VERSION) < 0)
         return -1;
@@ -115,6 +117,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(state->door_type);
     Py_VISIT(state->visit_type);
     Py_VISIT(state->block_type);
+    Py_VISIT(state->caller_type);
     return 0;
 }
 
@@ -125,6 +128,7 @@ static int module_clear(PyObject *module) {
     Py_CLEAR(state->door_type);
     Py_CLEAR(state->visit_type);
     Py_CLEAR(state->block_type);
+    Py_CLEAR(state->caller_type);
     return 0;
 }
 

@@ -11,6 +11,7 @@ struct vlci_module {
     PyObject *door_type;
     PyObject *visit_type;
     PyObject *block_type;
+    PyObject *caller_type;
 };
 
 struct vlci_context_object {
@@ -28,6 +29,10 @@ PyObject *vlci_interpreter_type_new(PyObject *module);
 PyObject *vlci_door_type_new(PyObject *module);
 PyObject *vlci_visit_type_new(PyObject *module);
 PyObject *vlci_block_type_new(PyObject *module);
+PyObject *vlci_caller_type_new(PyObject *module, PyObject *block_type);
+
+/* Of an Interpreter; borrowed. */
+struct vlci_realm *vlci_interpreter_realm(PyObject *interpreter);
 
 /* The context, kept from being destroyed until vlci_context_unuse; NULL with StateError when it is closed. */
 vlc_context *vlci_context_use(struct vlci_context_object *self);

@@ -10,7 +10,7 @@ typedef void (*any_function)(void);
 struct entry {
     const char *name;
     size_t offset;
-    any_function host;
+    any_function host; /* or datum */
     int needed;
 };
 
@@ -19,8 +19,12 @@ struct entry {
 #define GUEST_ENTRY(result, name, arguments) { #name, offsetof(struct vlci_api, name), NULL, 1 },
 #define OPTIONAL_ENTRY(result, name, arguments) { #name, offsetof(struct vlci_api, name), NULL, 0 },
 
+#define GUEST_ENTRY_OBJECT(name, datum) { #datum, offsetof(struct vlci_api, name), NULL, 1 },
+#define OBJECT_ENTRY(name, datum) { #datum, offsetof(struct vlci_api, name), (any_function) & datum, 1 },
+
 static const struct entry entries[] = { VLCI_API_SHARED(SHARED_ENTRY) VLCI_API_GUEST(GUEST_ENTRY)
-                                            VLCI_API_OPTIONAL(OPTIONAL_ENTRY) };
+                                            VLCI_API_OPTIONAL(OPTIONAL_ENTRY) VLCI_API_OBJECTS(OBJECT_ENTRY)
+                                                VLCI_API_GUEST_OBJECTS(GUEST_ENTRY_OBJECT) };
 
 static const size_t entry_count = sizeof entries / sizeof entries[0];
 
@@ -45,7 +49,7 @@ int vlci_api_of_guest(struct vlci_api *api, vlc_context *context, vlc_library *l
         else if (entries[i].needed)
             return vlci_refuse(
                 error, VLC_LOAD_FAILED, entries[i].name,
-                "cannot start a Python in the context '%s': its libpython has no function %s (%s). "
+                "cannot start a Python in the context '%s': its libpython has no symbol %s (%s). "
                 "Give `python=` a CPython 3.9 or later that was built for Linux with glibc.",
                 vlc_name(context), entries[i].name, missing.message);
     }

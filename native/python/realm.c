@@ -6,6 +6,7 @@
 #include "call.h"
 #include "fork.h"
 #include "lease.h"
+#include "name.h"
 #include "status.h"
 
 static pthread_mutex_t realms_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
@@ -268,6 +269,7 @@ void vlci_realm_release(struct vlci_realm *realm) {
     pthread_mutex_unlock(&realms_lock);
     pthread_cond_destroy(&realm->changed);
     pthread_mutex_destroy(&realm->lock);
+    vlci_names_free(realm);
     free(realm->name);
     free(realm);
 }

@@ -18,6 +18,7 @@ struct vlci_source;
 struct vlci_lease;
 struct vlci_visit;
 struct vlci_interruptible;
+struct vlci_name;
 
 enum vlci_life {
     VLCI_STARTING,
@@ -42,6 +43,7 @@ struct vlci_realm {
     enum vlci_life life;
     unsigned inside;           /* threads that are, or are about to be, in this interpreter */
     struct vlci_lease *leases; /* that objects of this realm hold on others' memory; the newest first */
+    struct vlci_name *names;   /* by which the host calls functions of this guest */
     bool abandoned;            /* it is to be finalised also while its arrays are held */
     /* Once set, the guest goes by itself with its last array; called on its home thread then. */
     void (*finish)(struct vlci_realm *realm);
@@ -55,7 +57,10 @@ struct vlci_realm {
 
     vlci_object *lease_type;
     /* Guests only. */
-    vlci_object *serve, *end;             /* of _vlcs_guest */
+    vlci_object *serve, *end; /* of _vlcs_guest, as are the next */
+    vlci_object *apply, *resolve, *encode_value, *encode_error, *show, *follow_hooks;
+    vlci_object *threading, *hooks[2];    /* its dict, and the names in it of what traces new threads */
+    bool printed;                         /* something that was not shown; guarded by the guest's GIL */
     vlci_object *keyboard_interrupt;      /* builtins.KeyboardInterrupt */
     pthread_t home;                       /* the thread that initialised it */
     struct vlci_interruptible *home_call; /* the call that it is in; guarded by the guest's GIL */

@@ -120,6 +120,9 @@ class FakeBridge:
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
+    def connect(self, _caller: Any) -> None:
+        """Everything goes the ordinary way."""
+
 
 class Native:
     """What a test can see and set."""

@@ -37,7 +37,7 @@ class Guest:
             for name in ("_guest_streams.py", "_guest.py")
         )
         settings = pickle.dumps({"name": "ctx", "environ": {}, "streams": streams})
-        host.__dict__.update(settings=settings, ask=ask)
+        host.__dict__.update(settings=settings, ask=ask, printed=lambda: None)
         self.module = types.ModuleType("_vlcs_guest")
         sys.modules["_vlcs_host"] = host
         exec(compile(source, "<vlcs guest>", "exec"), self.module.__dict__)  # noqa: S102 - as a guest does

@@ -29,7 +29,7 @@ from vlcs._core._gate import describe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from vlcs._core._native import Interpreter
+    from vlcs._core._native import Caller, Interpreter
 
 # What plain pickle gets right by itself: no functions, classes or instances of `__main__` inside.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
@@ -112,6 +112,10 @@ class Bridge:
         if named is not None:
             return self._perform(function, ("call", named, tuple(args), dict(kwargs)))
         return self._perform(function, ("call", function, tuple(args), dict(kwargs)), plain=False)
+
+    def connect(self, caller: Caller) -> None:
+        """Opens the short way for calls of functions with a name and plain values."""
+        caller._connect(self._interpreter, self._decode, _importable_name, self._dropped)  # noqa: SLF001
 
     # `root` is the name of a module there, or an object that is kept there; `path` leads from it by
     # attributes. Data comes by value, arrays shared; of what has behaviour a Reference comes.

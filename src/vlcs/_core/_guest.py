@@ -59,6 +59,14 @@ def serve(payload: bytes, buffers: Sequence[Any]) -> Answer:
     return answer
 
 
+# What calls by name are made of (`native/python/call.c`), with the outcome that _call has in `serve`: _apply,
+# _resolve, _encode_value, _encode_error, _follow_hooks and _show.
+
+
+def _apply(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    return function(*args, **kwargs) if kwargs else function(*args)
+
+
 def _follow_hooks() -> None:
     """Traces the calling thread as `threading` does those that it starts: so coverage sees every call."""
     trace, profile = threading._trace_hook, threading._profile_hook  # type: ignore[attr-defined]  # noqa: SLF001
@@ -416,3 +424,4 @@ for _variable, _value in _settings["environ"].items():  # of programs started he
 _streams: Any = ModuleType("_vlcs_streams")
 _execute(_settings["streams"], _streams)
 _streams.install()
+_show = _streams.show

@@ -85,7 +85,12 @@ class _Output(io.TextIOWrapper):
     def __init__(self, fd: int, errors: str) -> None:
         # Line buffered, so that lines of contexts that print at once do not mix.
         super().__init__(_Writer(fd), encoding="utf-8", errors=errors, newline="\n", line_buffering=True)
-        self._ask, self._fd = _vlcs_host.ask, fd
+        self._ask, self._printed, self._fd = _vlcs_host.ask, _vlcs_host.printed, fd
+
+    def write(self, text: str) -> int:
+        """Tells that there may be something to show, since a call does not ask the streams."""
+        self._printed()
+        return super().write(text)
 
     def flush(self) -> None:
         """Flushes the host's stream as well; `print(..., flush=True)` comes here."""

@@ -6,7 +6,10 @@ Every failure raises a class of `vlcs._core._errors`, made in one place from the
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self, final
+from typing import Any, ParamSpec, Self, TypeVar, final
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 ABI_VERSION: int
 
@@ -156,6 +159,49 @@ class Interpreter:
     @property
     def leases(self) -> int:
         """Arrays of this interpreter that are held outside."""
+
+class Caller(Block):
+    """Calls functions of an interpreter, on the short way where it can: in C, without pickle.
+
+    That is for functions that the interpreter finds by name, and values of plain types: None, bool, int,
+    float, complex, str, bytes, and tuples, lists, dicts, sets and frozensets of them, exactly. Everything
+    else goes to `_run(fn, args, kwargs)` of the subclass.
+    """
+
+    def run(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Calls `fn(*args, **kwargs)` in the context's interpreter, on this thread, and gives its result.
+
+        The thread runs on the slice's CPUs meanwhile. Functions that can be imported cross by name (their
+        module is imported in the context); others, and those of `__main__`, by cloudpickle. NumPy
+        arrays, memoryviews and CPU tensors of PyTorch are shared both ways, not copied: writes are seen by
+        both sides. Everything else is copied by pickle, also `bytes`, arrays of objects and subclasses of
+        arrays. A function of one of the context's libraries (`load_library`) is called as it is.
+
+        Ctrl-C on the main thread interrupts Python code there, at its next bytecode. A C function that blocks
+        or computes, `time.sleep` too, ends first; and the host's Python waits meanwhile, so handlers
+        of other signals, and handlers of your own for Ctrl-C (asyncio's too), run when the call returns.
+        For what must be answered at once, use `submit` and wait for the future.
+
+        Raises:
+            StateError: The context is closed.
+            PicklingError: An argument, or the result, cannot cross.
+            RemoteError: `fn` raised what cannot be rebuilt here. Other exceptions of `fn` come as
+                they are, with the traceback of the context attached.
+        """
+    def _connect(
+        self,
+        interpreter: Interpreter,
+        decode: Callable[[Any, bytes, list[Lease]], Any],
+        find: Callable[[Any], tuple[str, tuple[str, ...]] | None],
+        busy: object,
+        /,
+    ) -> None:
+        """Opens the short way, once, for who is let in by `_gate`.
+
+        `decode(fn, payload, leases)` gives the value of an answer of `serve`, or raises. `find` gives a
+        function's module and the attributes that lead to it, or None; what it gave holds as long as that
+        name stands for the same function here. While `busy` is true, all calls go to `_run`.
+        """
 
 def limits() -> dict[str, int]:
     """`vlc_get_limits`: contexts, static_tls_total, static_tls_used, mappings, mappings_max."""

@@ -14,7 +14,7 @@ from vlcs._core._gate import State
 from vlcs._core._instance import Instance
 from vlcs._core._kernel_text import format_list
 from vlcs._core._library import Library
-from vlcs._core._native import Block
+from vlcs._core._native import Caller
 from vlcs._core._registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class VLC(Block):
+class VLC(Caller):
     """A Virtual Library Context: private copies of libraries, and a slice of the machine's CPUs.
 
     It is made at once, with its own Python interpreter (own GIL, own `sys.modules`, own copies of
@@ -103,6 +103,8 @@ class VLC(Block):
         )
         self._instance = Instance(plan, request, gpu=gpu, owner=self)
         self._gate = self._instance.gate
+        if self._instance.bridge is not None:
+            self._instance.bridge.connect(self)
 
     @property
     def name(self) -> str:
@@ -128,26 +130,9 @@ class VLC(Block):
         """Whether it takes no work any more: since `close()`, even if that raised BusyError."""
         return self._instance.gate.state is not State.OPEN
 
-    def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls `fn(*args, **kwargs)` in the context's interpreter, on this thread, and gives its result.
+    # run() is Caller's.
 
-        The thread runs on the slice's CPUs meanwhile. Functions that can be imported cross by name (their
-        module is imported in the context); others, and those of `__main__`, by cloudpickle. NumPy
-        arrays, memoryviews and CPU tensors of PyTorch are shared both ways, not copied: writes are seen by
-        both sides. Everything else is copied by pickle, also `bytes`, arrays of objects and subclasses of
-        arrays. A function of one of the context's libraries (`load_library`) is called as it is.
-
-        Ctrl-C on the main thread interrupts Python code there, at its next bytecode. A C function that blocks
-        or computes, `time.sleep` too, ends first; and the host's Python waits meanwhile, so handlers
-        of other signals, and handlers of your own for Ctrl-C (asyncio's too), run when the call returns.
-        For what must be answered at once, use `submit` and wait for the future.
-
-        Raises:
-            StateError: The context is closed.
-            PicklingError: An argument, or the result, cannot cross.
-            RemoteError: `fn` raised what cannot be rebuilt here. Other exceptions of `fn` come as
-                they are, with the traceback of the context attached.
-        """
+    def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         work = self._work(fn, args, kwargs)
         with self._instance.gate.visit(fn):
             return work()

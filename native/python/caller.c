@@ -1,0 +1,255 @@
+/* The type Caller, which VLC is a subclass of: the short way into a guest, for functions that it finds by name and
+ * plain values. Whatever else is asked goes the ordinary way, by the subclass's method _run. */
+#include "call.h"
+#include "door.h"
+
+enum { KNOWN = 128 }; /* functions that are recognised without asking Python for their names */
+
+/* A function that was called before. */
+struct known {
+    PyObject *reference; /* a weak one */
+    PyObject *module;    /* names: str, and a tuple of str */
+    PyObject *attributes;
+    struct vlci_name *name;
+};
+
+struct caller_object {
+    struct vlci_block block;
+    struct vlci_realm *guest; /* NULL until it is connected, as all below */
+    PyObject *interpreter;    /* keeps the guest's context */
+    PyObject *decode;         /* decode(fn, payload, leases): the value of an answer, or raises */
+    PyObject *find;      /* find(fn): (module, attributes), or None where it has no name to be found by */
+    PyObject *busy;      /* whose truth sends the next call the ordinary way */
+    PyObject *names;     /* dict: what `find` gives, to the address of its vlci_name */
+    PyObject *pickler;   /* "cloudpickle.cloudpickle" */
+    PyObject *by_value;  /* its set of modules to be sent by value; NULL until it is imported */
+    struct known *known; /* KNOWN, by address; a later one takes the place of an earlier */
+};
+
+static struct caller_object *cast(PyObject *self) { return (struct caller_object *)self; }
+
+static void forget(struct known *known) {
+    struct known gone = *known;
+    *known = (struct known){ NULL, NULL, NULL, NULL };
+    Py_XDECREF(gone.reference);
+    Py_XDECREF(gone.module);
+    Py_XDECREF(gone.attributes);
+}
+
+/* Whether the user has asked cloudpickle to send some modules by value; then `find` is asked each time. */
+static bool some_go_by_value(struct caller_object *self) {
+    if (!self->by_value) {
+        PyObject *module = PyDict_GetItemWithError(PyImport_GetModuleDict(), self->pickler);
+        if (!module) return false;
+        self->by_value = PyObject_GetAttrString(module, "_PICKLE_BY_VALUE_MODULES");
+        PyErr_Clear(); /* of another version, or being imported */
+    }
+    return !self->by_value || PyObject_Size(self->by_value) != 0;
+}
+
+/* Whether the function still is what its name stands for here. */
+static bool is_current(PyObject *function, PyObject *module, PyObject *attributes) {
+    PyObject *found = PyDict_GetItemWithError(PyImport_GetModuleDict(), module);
+    Py_ssize_t count = PyTuple_Size(attributes);
+    Py_XINCREF(found);
+    for (Py_ssize_t i = 0; found && i < count; i++) {
+        PyObject *outer = found;
+        found = PyObject_GetAttr(outer, PyTuple_GetItem(attributes, i));
+        Py_DECREF(outer);
+    }
+    if (!found) PyErr_Clear();
+    Py_XDECREF(found);
+    return found == function;
+}
+
+/* The guest's record of a name, made once. NULL: an exception is set. */
+static struct vlci_name *name_of(struct caller_object *self, PyObject *names) {
+    PyObject *address = PyDict_GetItemWithError(self->names, names);
+    if (address) return PyLong_AsVoidPtr(address);
+    if (PyErr_Occurred()) return NULL;
+    PyObject *module, *attributes;
+    if (!PyArg_ParseTuple(names, "UO!:find", &module, &PyTuple_Type, &attributes)) return NULL;
+    struct vlci_name *name = vlci_name_new(self->guest, module, attributes);
+    address = name ? PyLong_FromVoidPtr(name) : NULL;
+    if (!address || PyDict_SetItem(self->names, names, address) < 0) name = NULL;
+    Py_XDECREF(address);
+    return name;
+}
+
+/* Asks Python. NULL: it has no name, or an exception is set. */
+static struct vlci_name *learn(struct caller_object *self, PyObject *function, struct known *known) {
+    PyObject *names = PyObject_CallFunctionObjArgs(self->find, function, NULL);
+    struct vlci_name *name = names && names != Py_None ? name_of(self, names) : NULL;
+    PyObject *reference = name ? PyWeakref_NewRef(function, NULL) : NULL;
+    if (reference) {
+        PyObject *module = Py_NewRef(PyTuple_GetItem(names, 0));
+        PyUnicode_InternInPlace(&module); /* as the keys of sys.modules are: found without comparing texts */
+        forget(known);
+        *known = (struct known){ reference, module, Py_NewRef(PyTuple_GetItem(names, 1)), name };
+    }
+    Py_XDECREF(names);
+    return reference ? name : NULL;
+}
+
+/* The name of a function as it is now. NULL: it has none, or an exception is set. */
+static struct vlci_name *find_name(struct caller_object *self, PyObject *function) {
+    struct known *known = &self->known[((uintptr_t)function >> 4) % KNOWN];
+    struct vlci_name *name = known->name;
+    if (!name || PyWeakref_GetObject(known->reference) != function) return learn(self, function, known);
+    /* Held, since reading attributes may run code, which may call another function of this place. */
+    PyObject *module = Py_NewRef(known->module), *attributes = Py_NewRef(known->attributes);
+    bool current = !some_go_by_value(self) && is_current(function, module, attributes);
+    Py_DECREF(module);
+    Py_DECREF(attributes);
+    return current ? name : learn(self, function, known);
+}
+
+/* self._run(function, args, kwargs). */
+static PyObject *go_ordinary(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    PyObject *tuple = PyTuple_New(count - 1), *dict = PyDict_New();
+    bool packed = tuple && dict;
+    for (Py_ssize_t i = 1; packed && i < count; i++)
+        packed = PyTuple_SetItem(tuple, i - 1, Py_NewRef(args[i])) == 0;
+    for (Py_ssize_t i = 0; packed && i < named; i++)
+        packed = PyDict_SetItem(dict, PyTuple_GetItem(names, i), args[count + i]) == 0;
+    PyObject *result = packed ? PyObject_CallMethod(self, "_run", "OOO", args[0], tuple, dict) : NULL;
+    Py_XDECREF(dict);
+    Py_XDECREF(tuple);
+    return result;
+}
+
+/* run(function, *args, **kwargs). */
+static PyObject *caller_run(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    struct caller_object *self = cast(object);
+    if (count < 1) {
+        PyErr_SetString(PyExc_TypeError, "run() missing 1 required positional argument: 'fn'");
+        return NULL;
+    }
+    int busy = self->guest ? PyObject_IsTrue(self->busy) : 1;
+    struct vlci_name *name = busy ? NULL : find_name(self, args[0]);
+    if (busy < 0 || (!name && PyErr_Occurred())) return NULL;
+    struct vlci_stay stay;
+    if (!name || !vlci_door_enter(self->block.gate, &stay, args[0]))
+        return go_ordinary(object, args, count, names);
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    PyObject *result;
+    enum vlci_outcome outcome =
+        vlci_call_function(self->guest, name, args + 1, count - 1 + named, names, &result);
+    if (outcome == VLCI_ANSWER) {
+        PyObject *answer = result;
+        result = PyObject_CallFunction(self->decode, "OOO", args[0], PyTuple_GetItem(answer, 0),
+                                       PyTuple_GetItem(answer, 1));
+        Py_DECREF(answer);
+    }
+    vlci_door_leave(&stay);
+    if (outcome == VLCI_NOT_PLAIN) return go_ordinary(object, args, count, names);
+    return outcome == VLCI_FAILED ? NULL : result;
+}
+
+static PyObject *caller_connect(PyObject *object, PyTypeObject *class, PyObject *const *args,
+                                Py_ssize_t count, PyObject *names) {
+    struct caller_object *self = cast(object);
+    const struct vlci_module *module = PyType_GetModuleState(class);
+    if (count != 4 || names || self->guest || !self->block.gate ||
+        !PyObject_TypeCheck(self->block.gate, (PyTypeObject *)module->door_type) ||
+        !PyObject_TypeCheck(args[0], (PyTypeObject *)module->interpreter_type)) {
+        PyErr_SetString(PyExc_TypeError, "_connect(interpreter, decode, find, busy), once there is a gate");
+        return NULL;
+    }
+    self->names = PyDict_New();
+    self->pickler = PyUnicode_InternFromString("cloudpickle.cloudpickle");
+    self->known = PyMem_Calloc(KNOWN, sizeof *self->known);
+    if (!self->names || !self->pickler || !self->known) return PyErr_NoMemory();
+    self->interpreter = Py_NewRef(args[0]);
+    self->decode = Py_NewRef(args[1]);
+    self->find = Py_NewRef(args[2]);
+    self->busy = Py_NewRef(args[3]);
+    self->guest = vlci_interpreter_realm(args[0]);
+    vlci_realm_retain(self->guest);
+    Py_RETURN_NONE;
+}
+
+static int caller_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct caller_object *self = cast(object);
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->interpreter);
+    Py_VISIT(self->block.gate);
+    Py_VISIT(self->decode);
+    Py_VISIT(self->find);
+    Py_VISIT(self->busy);
+    return 0;
+}
+
+static int caller_clear(PyObject *object) {
+    struct caller_object *self = cast(object);
+    if (self->guest) vlci_realm_release(self->guest);
+    self->guest = NULL; /* calls go the ordinary way from here on */
+    Py_CLEAR(self->interpreter);
+    Py_CLEAR(self->block.gate);
+    Py_CLEAR(self->decode);
+    Py_CLEAR(self->find);
+    Py_CLEAR(self->busy);
+    return 0;
+}
+
+static void caller_dealloc(PyObject *object) {
+    struct caller_object *self = cast(object);
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    caller_clear(object);
+    for (size_t i = 0; self->known && i < KNOWN; i++) forget(&self->known[i]);
+    PyMem_Free(self->known);
+    Py_XDECREF(self->names);
+    Py_XDECREF(self->pickler);
+    Py_XDECREF(self->by_value);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+static const char run_text[] =
+    "run($self, fn, /, *args, **kwargs)\n--\n\n"
+    "Calls `fn(*args, **kwargs)` in the context's interpreter, on this thread, and gives its result.\n"
+    "\n"
+    "The thread runs on the slice's CPUs meanwhile. Functions that can be imported cross by name (their\n"
+    "module is imported in the context); others, and those of `__main__`, by cloudpickle. NumPy\n"
+    "arrays, memoryviews and CPU tensors of PyTorch are shared both ways, not copied: writes are seen by\n"
+    "both sides. Everything else is copied by pickle, also `bytes`, arrays of objects and subclasses of\n"
+    "arrays. A function of one of the context's libraries (`load_library`) is called as it is.\n"
+    "\n"
+    "Ctrl-C on the main thread interrupts Python code there, at its next bytecode. A C function that blocks\n"
+    "or computes, `time.sleep` too, ends first; and the host's Python waits meanwhile, so handlers\n"
+    "of other signals, and handlers of your own for Ctrl-C (asyncio's too), run when the call returns.\n"
+    "For what must be answered at once, use `submit` and wait for the future.\n"
+    "\n"
+    "Raises:\n"
+    "    StateError: The context is closed.\n"
+    "    PicklingError: An argument, or the result, cannot cross.\n"
+    "    RemoteError: `fn` raised what cannot be rebuilt here. Other exceptions of `fn` come as\n"
+    "        they are, with the traceback of the context attached.\n";
+
+PyObject *vlci_caller_type_new(PyObject *module, PyObject *block_type) {
+    static PyMethodDef methods[] = {
+        { "run", (PyCFunction)(void (*)(void))caller_run, METH_FASTCALL | METH_KEYWORDS, run_text },
+        { "_connect", (PyCFunction)(void (*)(void))caller_connect,
+          METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+          "_connect($self, interpreter, decode, find, busy, /)\n--\n\nOpens the short way." },
+        { NULL, NULL, 0, NULL },
+    };
+    static PyType_Slot slots[] = {
+        { Py_tp_doc, "What calls functions of an interpreter." },
+        { Py_tp_dealloc, caller_dealloc },
+        { Py_tp_traverse, caller_traverse },
+        { Py_tp_clear, caller_clear },
+        { Py_tp_methods, methods },
+        { 0, NULL },
+    };
+    static PyType_Spec spec = {
+        .name = "vlcs._core._native.Caller",
+        .basicsize = sizeof(struct caller_object),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+        .slots = slots,
+    };
+    return PyType_FromModuleAndSpec(module, &spec, block_type);
+}

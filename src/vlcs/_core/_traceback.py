@@ -181,10 +181,12 @@ def _pages(host: Threads, guests: dict[str, Threads]) -> Iterator[str]:
         if threads.note:
             yield f"The context {context!r}: {threads.note}\n"
     calls = {context: _calls(threads) for context, threads in guests.items()}
-    idents = dict.fromkeys([threading.main_thread().ident or 0])
-    idents.update(dict.fromkeys(ident for ident, stack in host.stacks.items() if stack))
+    idents = dict.fromkeys([threading.main_thread().ident or 0, *host.stacks])
     idents.update(dict.fromkeys(ident for stacks in calls.values() for ident in stacks))
     for ident in idents:
+        stack = host.stacks.get(ident)
+        if stack == []:  # a thread of ours
+            continue
         inside = {context: stacks[ident] for context, stacks in calls.items() if ident in stacks}
         names = [host.names.get(ident)]
         names += [
@@ -192,13 +194,12 @@ def _pages(host: Threads, guests: dict[str, Threads]) -> Iterator[str]:
         ]
         name = next(filter(None, names), "without a name")
         this = ", which asks" if ident == threading.get_ident() else ""
-        stack = host.stacks.get(ident, [])
-        sections = "".join(_section(place, frames) for place, frames in _merge(stack, inside) if frames)
+        sections = "".join(itertools.starmap(_section, _merge(stack or [], inside)))
         yield f"Thread {ident:#018x} ({name}){this}, most recent call last:\n{sections}"
 
 
 def _calls(threads: Threads) -> dict[int, list[list[Frame]]]:
-    """The frames of each call into a guest; of threads that began there, all as one call."""
+    """The frames of each call into a guest, none of C; of threads that began there, all as one call."""
     calls: dict[int, list[list[Frame]]] = {}
     for ident, stack in threads.stacks.items():
         found: list[list[Frame]] = [[]]
@@ -207,8 +208,8 @@ def _calls(threads: Threads) -> dict[int, list[list[Frame]]]:
                 found[-1].append(frame)
             elif frame.name in _ENTRIES:
                 found.append([])
-        calls[ident] = list(filter(None, found))
-    return {ident: found for ident, found in calls.items() if found}
+        calls[ident] = found if found[0] else found[1:]
+    return calls
 
 
 def _merge(host: list[Frame], inside: dict[str, list[list[Frame]]]) -> Iterator[tuple[str, list[Frame]]]:
@@ -219,12 +220,14 @@ def _merge(host: list[Frame], inside: dict[str, list[list[Frame]]]) -> Iterator[
         if inside.get(frame.into):
             while group and group[-1].file == _CALL.co_filename:
                 group.pop()  # how the call is made is of no interest when where it went is known
-            yield place, group
+            if group:
+                yield place, group
             yield f"in the context {frame.into!r}:", inside[frame.into].pop(0)
             place, group = "in the host:", []
         else:
             group.append(frame)
-    yield place, group
+    if group:
+        yield place, group
     for context, calls in inside.items():  # of threads that began there
         for call in calls:
             yield f"in the context {context!r}:", call
@@ -232,13 +235,14 @@ def _merge(host: list[Frame], inside: dict[str, list[list[Frame]]]) -> Iterator[
 
 def _section(place: str, frames: list[Frame]) -> str:
     text = f"  {place}\n" if place else ""
+    if not frames:
+        text += "  (no frame of Python)\n"
     if len(frames) > MOST_FRAMES:
         text += f"  ... {len(frames) - MOST_FRAMES} calls ...\n"
     for frame, same in itertools.groupby(frames[-MOST_FRAMES:]):
-        line = linecache.getline(frame.file, frame.line).strip()
-        entry = f'  File "{frame.file}", line {frame.line}, in {frame.name}\n' + (
-            f"    {line}\n" if line else ""
-        )
+        entry = f'  File "{frame.file}", line {frame.line}, in {frame.name}\n'
+        if line := linecache.getline(frame.file, frame.line).strip():
+            entry += f"    {line}\n"
         count = len(list(same))
         text += entry * min(count, 3)
         if count > 3:

@@ -120,9 +120,9 @@ assert calls["host's"][0] == "host" and calls["host's"][1][-1] == "sleeps", text
 assert found["first"][0][0] == "host" and "_bootstrap_inner" in found["first"][0][1], text
 assert list(found)[0] == "MainThread" and calls["MainThread"] == ("host", ["<module>", "dump"]), text
 assert "    while not stop[0]:\n" in text and text.count("which asks") == 1, text
-assert not any(word in text for word in ("_ask", "<vlcs", "_bridge.py", "unused", "native")), text
+assert not any(word in text for word in ("_ask", "<vlcs", "unused", "native")), text
 if sys.version_info < (3, 13):
-    assert calls["fourth"] == ("c", ["holds_the_gil"]), text
+    assert calls["fourth"] == ("c", ["holds_the_gil"]) and "_bridge.py" not in text, text
 assert len(notes) == 1 and notes[0].startswith("The context 'c': its GIL did not come in time"), text
 # Who asks again asks no second time where nobody answered.
 before = len(sys._current_frames())

@@ -84,6 +84,29 @@ def test_the_end_does_not_wait_for_a_guest_that_computes() -> None:
     assert time.monotonic() - float(finished.lines[0]) < 8
 
 
+def test_the_end_does_not_wait_for_c_code_that_keeps_a_gil() -> None:
+    start = time.monotonic()
+    finished = run_child(
+        """
+        import os, threading, time, vlcs
+        a = vlcs.VLC("a")
+        def keeps(fd, started):
+            import ctypes
+            started[0] = 1
+            ctypes.PyDLL(None).read(fd, ctypes.create_string_buffer(1), 1)
+        started = memoryview(bytearray(1))
+        reader, writer = os.pipe()
+        threading.Thread(target=a.run, args=[keeps, reader, started], daemon=True).start()
+        while not started[0]:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        """,
+        timeout=30,
+    )
+    assert time.monotonic() - start < 15  # 4 s, and what a busy machine adds
+    assert "cannot close the context 'a': " in finished.stderr, finished.stderr
+
+
 def test_ctrl_c_interrupts_python_of_a_guest() -> None:
     run_child(
         """

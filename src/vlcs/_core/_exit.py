@@ -6,6 +6,7 @@ most: a program that forgets `close()` ends as any other, with its own exit code
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import logging
 import os
@@ -62,8 +63,8 @@ def close_all() -> None:
 
 def _end_work(member: Instance, left: list[str]) -> None:
     cancelled = member.executor.cancel()
-    with suppress(VLCError):
-        member.interrupt()
+    # On a thread that nobody waits for: code in C may never give the interpreter's GIL.
+    _thread.start_new_thread(_interrupt, (member,))
     _LOG.warning(
         "at exit: the context %r still had work after %g s: %s. %sPython code on its first thread is "
         "interrupted. Wait for the futures, or call close(), before the program ends.",
@@ -72,3 +73,8 @@ def _end_work(member: Instance, left: list[str]) -> None:
         ", ".join(left),
         f"{cancelled} of its jobs had not begun and will not; " if cancelled else "",
     )
+
+
+def _interrupt(member: Instance) -> None:
+    with suppress(VLCError):
+        member.interrupt()

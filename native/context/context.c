@@ -23,8 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOSE_TIMEOUT 5000 /* ms */
-
 vlci_lock vlci_contexts_lock;
 vlc_context *vlci_contexts; /* not yet destroyed, newest first */
 static unsigned last_number;
@@ -418,7 +416,11 @@ vlc_context *vlc_context_of(const void *address) {
 
 /* ---- end ----------------------------------------------------------------------------------------------- */
 
-static void wait_zero(_Atomic(int) *count, int64_t deadline) {
+int64_t vlci_deadline(int timeout_ms) {
+    return vlci_os_milliseconds() + (timeout_ms < 0 ? 5000 : timeout_ms);
+}
+
+void vlci_wait_zero(_Atomic(int) *count, int64_t deadline) {
     for (int now; (now = atomic_load(count)) > 0;) {
         int64_t left = deadline - vlci_os_milliseconds();
         if (left <= 0) return;
@@ -467,10 +469,11 @@ static void blame(struct vlci_thread *thread, void *argument) {
 
 static int wait_threads(vlc_context *context, int64_t deadline, vlc_error *error) {
     int64_t now = vlci_os_milliseconds();
-    wait_zero(&context->threads, now + END_BY_THEMSELVES < deadline ? now + END_BY_THEMSELVES : deadline);
+    vlci_wait_zero(&context->threads,
+                   now + END_BY_THEMSELVES < deadline ? now + END_BY_THEMSELVES : deadline);
     while (atomic_load(&context->threads) && (now = vlci_os_milliseconds()) < deadline) {
         vlci_evict(context);
-        wait_zero(&context->threads, now + EVICT_AGAIN < deadline ? now + EVICT_AGAIN : deadline);
+        vlci_wait_zero(&context->threads, now + EVICT_AGAIN < deadline ? now + EVICT_AGAIN : deadline);
     }
     if (atomic_load(&context->threads)) {
         struct blame who = { "", 0, 0 };
@@ -503,7 +506,7 @@ static void *finalise_inside(void *argument) {
 static int finalise(vlc_context *context, int64_t deadline, vlc_error *error) {
     int status = vlci_pool_stop(context, deadline, error);
     if (status) return status;
-    wait_zero(&context->visits, deadline);
+    vlci_wait_zero(&context->visits, deadline);
     if (atomic_load(&context->visits))
         return vlci_fail(error, VLC_BUSY, 0, context->name,
                          "cannot close context '%s' yet: %d calls are still inside it; let them return, or "
@@ -525,7 +528,7 @@ int vlc_destroy(vlc_context *context, int timeout_ms, vlc_error *error) {
             "cannot close context '%s' from inside: this thread runs in it; close it from outside",
             context->name);
     if (vlci_context_is_dead(context)) return vlci_context_check_open(context, error);
-    int64_t deadline = vlci_os_milliseconds() + (timeout_ms < 0 ? CLOSE_TIMEOUT : timeout_ms);
+    int64_t deadline = vlci_deadline(timeout_ms);
     int expected = VLCI_OPEN;
     atomic_compare_exchange_strong(&context->state, &expected, VLCI_CLOSING);
     if (atomic_exchange(&context->destroying, 1))

@@ -117,6 +117,8 @@ unsigned vlci_context_count(void);
 int vlci_context_check_mappings(vlc_context *context, vlc_error *error); /* refuses near vm.max_map_count */
 int vlci_context_check_open(vlc_context *context, vlc_error *error);
 vlc_context *vlci_context_current(void);
+int64_t vlci_deadline(int timeout_ms); /* of vlc_destroy and kin; negative: 5 s */
+void vlci_wait_zero(_Atomic(int) *count, int64_t deadline);
 static inline bool vlci_context_is_dead(const vlc_context *context) {
     return atomic_load_explicit(&context->state, memory_order_relaxed) == VLCI_DEAD;
 }

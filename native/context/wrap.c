@@ -13,11 +13,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A weak reference to a context, never freed. Who wants the context counts itself first and looks then; who ends
+/* A weak reference to a context, never freed. A call counts itself first and looks at the context then; who ends
  * the context clears it first and looks at the count then, so that one of the two sees the other. */
 struct vlci_weak {
-    _Atomic(vlc_context *) context;
-    _Atomic(int) lookers;
+    _Atomic(vlc_context *) context; /* NULL: calls do nothing any more */
+    _Atomic(int) calls;             /* that are inside, or find out that they do nothing */
     struct vlci_wrapper **wrappers; /* by function, open addressing */
     size_t capacity, count;         /* a power of two */
 };
@@ -98,19 +98,25 @@ static int out_of_memory(vlc_context *context, vlc_error *error) {
                      "cannot wrap a pointer of context '%s': out of memory", context->name);
 }
 
+static struct vlci_weak *weak_of(vlc_context *context) {
+    VLCI_HOLD(&lock);
+    if (!context->weak && (context->weak = vlci_memory_take(sizeof *context->weak)))
+        atomic_store(&context->weak->context, context);
+    return context->weak;
+}
+
 int vlc_wrap(vlc_context *context, void *function, void **wrapped, vlc_error *error) {
     if (!function)
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
                          "cannot wrap NULL in context '%s'; give a function", context->name);
     int status = vlci_context_check_open(context, error);
     if (status) return status;
+    struct vlci_weak *weak = weak_of(context);
+    if (!weak) return out_of_memory(context, error);
+    if (!atomic_load(&weak->context))
+        return vlci_fail(error, VLC_MISUSE, 0, context->name,
+                         "cannot wrap a pointer of context '%s': it is about to be closed", context->name);
     VLCI_HOLD(&lock);
-    struct vlci_weak *weak = context->weak;
-    if (!weak) {
-        if (!(weak = vlci_memory_take(sizeof *weak))) return out_of_memory(context, error);
-        atomic_store(&weak->context, context);
-        context->weak = weak;
-    }
     if (is_wrapper_of(weak, function)) {
         *wrapped = function;
         return VLC_OK;
@@ -128,11 +134,31 @@ int vlc_wrap(vlc_context *context, void *function, void **wrapped, vlc_error *er
     return VLC_OK;
 }
 
+int vlc_retire(vlc_context *context, int timeout_ms, vlc_error *error) {
+    if (vlci_visit_is_inside(context))
+        return vlci_fail(
+            error, VLC_MISUSE, 0, context->name,
+            "cannot retire the wrapped pointers of context '%s' from inside: this thread runs in it",
+            context->name);
+    struct vlci_weak *weak = weak_of(context);
+    if (!weak) return out_of_memory(context, error);
+    atomic_store(&weak->context, NULL);
+    vlci_wait_zero(&weak->calls, vlci_deadline(timeout_ms));
+    int calls = atomic_load(&weak->calls);
+    if (!calls) return VLC_OK;
+    return vlci_fail(
+        error, VLC_BUSY, 0, context->name,
+        "cannot retire the wrapped pointers of context '%s' yet: %d calls of them are still inside; let "
+        "them return",
+        context->name, calls);
+}
+
+/* Nobody is inside, so the calls that it waits for are those that find that out. */
 void vlci_wrap_forget(vlc_context *context) {
     struct vlci_weak *weak = context->weak;
     if (!weak) return;
     atomic_store(&weak->context, NULL);
-    while (atomic_load(&weak->lookers)) sched_yield(); /* they take a few instructions */
+    while (atomic_load(&weak->calls)) sched_yield();
     VLCI_HOLD(&lock);
     free(weak->wrappers);
     weak->wrappers = NULL;
@@ -146,30 +172,43 @@ uint64_t vlci_wrap_count(void) {
 
 uint64_t vlci_wrap_late_calls(void) { return atomic_load(&late_calls); }
 
-/* In the child there is nobody else who looks. */
+/* In the child the calls of other threads are gone. */
 void vlci_wrap_fork(vlc_context *current, enum vlci_fork when) {
     vlci_lock_fork(&lock, when);
-    if (when == VLCI_FORK_CHILD && current && current->weak) atomic_store(&current->weak->lookers, 0);
+    if (when != VLCI_FORK_CHILD || !current || !current->weak) return;
+    int calls = 0;
+    for (const struct vlci_visit *visit = vlci_thread_current->visit; visit; visit = visit->outer)
+        calls += visit->is_wrapped && visit->context == current;
+    atomic_store(&current->weak->calls, calls);
 }
 
 /* ---- being called -------------------------------------------------------------------------------------- */
 
-/* Counts a visit of the context, which then stays until it ends. NULL: it is closed, or gone. */
-static vlc_context *visit_begins(struct vlci_weak *weak) {
-    atomic_fetch_add(&weak->lookers, 1);
+static void call_ended(struct vlci_weak *weak) {
+    bool is_awaited = !atomic_load(&weak->context);
+    if (atomic_fetch_sub(&weak->calls, 1) == 1 && is_awaited) vlci_os_wake_word(&weak->calls);
+}
+
+/* Counts a call, and a visit of the context, which then stays until it ends. NULL: it is closed, or gone. */
+static vlc_context *call_begins(struct vlci_weak *weak) {
+    atomic_fetch_add(&weak->calls, 1);
     vlc_context *context = atomic_load(&weak->context);
     if (context && vlci_visit_is_inside(context))
         atomic_fetch_add(&context->visits,
                          1); /* also while it closes: that waits for the visit further out */
     else if (context && !vlci_context_visit_begins(context))
         context = NULL;
-    atomic_fetch_sub(&weak->lookers, 1);
+    if (!context) call_ended(weak);
     return context;
 }
 
-static void leave(vlc_context *context) {
+static void leave(void) {
+    const struct vlci_visit *visit = vlci_thread_current->visit;
+    vlc_context *context = visit->context;
+    struct vlci_weak *weak = visit->is_wrapped ? context->weak : NULL;
     vlci_visit_leave(context);
-    vlci_context_visit_ended(context);
+    vlci_context_visit_ended(context); /* by now it may be gone */
+    if (weak) call_ended(weak);
 }
 
 /* Nobody knows how many arguments there are, so the same number of bytes is always passed on; what is not an
@@ -185,31 +224,36 @@ static void *run_call(void *call) {
     return NULL;
 }
 
+static void is_over(vlc_context *context, struct vlci_weak *weak) {
+    vlci_context_visit_ended(context); /* by now it may be gone */
+    call_ended(weak);
+}
+
 /* On this thread, or on the one that stands for it in a resident context. */
-static bool make_call(vlc_context *context, struct vlci_arch_call *call) {
+static bool make_call(vlc_context *context, struct vlci_weak *weak, struct vlci_arch_call *call) {
     if (vlci_is_foreign(context)) {
-        bool made = !vlci_hand_over(context, run_call, call, NULL, NULL);
-        vlci_context_visit_ended(context);
-        return made;
+        bool is_made = !vlci_hand_over(context, run_call, call, NULL, NULL);
+        is_over(context, weak);
+        return is_made;
     }
     if (vlci_visit_enter(context, NULL)) {
-        vlci_context_visit_ended(context);
+        is_over(context, weak);
         return false;
     }
     vlci_thread_current->visit->is_wrapped = true;
     vlci_arch_call(call);
-    leave(context);
+    leave();
     return true;
 }
 
 /* Called by vlci_wrapped_entry on a thread that is not inside of the context, or inside of another since. */
 void vlci_wrapped_call(const struct vlci_wrapper *wrapper, struct vlci_arch_call *call) {
     int saved = errno;
-    vlc_context *context = visit_begins(wrapper->weak);
+    vlc_context *context = call_begins(wrapper->weak);
     call->function = wrapper->function;
     call->stack_size = stack_size(call->stack);
     errno = saved;
-    if (context && make_call(context, call)) return;
+    if (context && make_call(context, wrapper->weak, call)) return;
     atomic_fetch_add(&late_calls, 1);
     vlci_arch_call_nothing(call);
 }
@@ -223,9 +267,12 @@ int vlci_wrapped_personality(int version, int actions, uint64_t class, void *exc
     (void)exception;
     (void)frame;
     struct vlci_thread *thread = vlci_thread_current;
-    for (bool is_last = !(actions & CLEANUP_PHASE); !is_last && thread->visit != &thread->base;) {
-        is_last = thread->visit->is_wrapped;
-        leave(thread->visit->context);
+    const struct vlci_visit *wrapped = thread->visit;
+    while (wrapped != &thread->base && !wrapped->is_wrapped) wrapped = wrapped->outer;
+    if (!(actions & CLEANUP_PHASE) || wrapped == &thread->base) return CONTINUE_UNWIND;
+    for (bool is_last = false; !is_last;) {
+        is_last = thread->visit == wrapped;
+        leave();
     }
     return CONTINUE_UNWIND;
 }

@@ -187,8 +187,14 @@ VLC_API int vlc_leave(vlc_context *context, vlc_error *error);
  * The same function gives the same pointer; a wrapped one gives itself. It stays callable for the life of the
  * process (at a price of 16 bytes): once the context is closed, a call does nothing and returns 0, NULL or 0.0. For a
  * destructor this is right, since what it would free went with the context. `vlc_limits.late_calls` counts them.
- * Fails: VLC_BAD_ARGUMENT, VLC_MISUSE (closed), VLC_SYSTEM. */
+ * Fails: VLC_BAD_ARGUMENT, VLC_MISUSE (closed, or retired), VLC_SYSTEM. */
 VLC_API int vlc_wrap(vlc_context *context, void *function, void **wrapped, vlc_error *error);
+
+/* Retires the context's wrapped pointers: calls of them from outside do nothing from now on, as once it is closed.
+ * vlc_destroy does so too; this is for who has something in the context to end before (an interpreter). Waits
+ * up to `timeout_ms` (negative: 5 s) for calls that are inside. Fails: VLC_BUSY (they are retired; it may be
+ * called again), VLC_MISUSE (from inside the context). */
+VLC_API int vlc_retire(vlc_context *context, int timeout_ms, vlc_error *error);
 
 /* Queues function(argument) for the context's own threads, in order of arrival. *task is
  * the caller's, to be given to vlc_wait once; `task` may be NULL: nobody will wait.

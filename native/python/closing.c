@@ -91,6 +91,21 @@ static int begin_end(struct vlci_realm *realm, const struct timespec *deadline) 
     return -1;
 }
 
+/* Callbacks of the guest that were handed out: none may come in while it is finalised, or later. -1: an exception
+ * is set. */
+static int retire(struct vlci_realm *realm, const struct timespec *deadline) {
+    for (;;) {
+        vlc_error error = VLC_ERROR_INIT;
+        int status;
+        Py_BEGIN_ALLOW_THREADS status = vlc_retire(realm->context, SIGNAL_CHECK_MS, &error);
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return -1;
+        if (status == VLC_OK) return 0;
+        if (status == VLC_BUSY && !is_past(deadline)) continue;
+        vlci_raise(&error);
+        return -1;
+    }
+}
+
 /* The guest's end, as far as its arrays let it. -1: an exception is set. */
 static int end_guest(struct vlci_realm *realm, bool abandon, const struct timespec *deadline) {
     vlc_error error = VLC_ERROR_INIT;
@@ -104,7 +119,9 @@ static int end_guest(struct vlci_realm *realm, bool abandon, const struct timesp
     }
     if (wait_until(realm, has_begun, deadline) < 0) return -1;
     if (abandon) vlci_realm_abandon(realm);
-    if (vlci_realm_life(realm) < VLCI_ENDING && begin_end(realm, deadline) < 0) return -1;
+    if (vlci_realm_life(realm) < VLCI_ENDING &&
+        (retire(realm, deadline) < 0 || begin_end(realm, deadline) < 0))
+        return -1;
     int ended = wait_until(realm, has_ended, deadline);
     if (ended < 0) return -1;
     if (!ended) {

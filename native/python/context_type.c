@@ -181,6 +181,18 @@ static PyObject *context_symbol(PyObject *self, PyObject *args) {
     return status == VLC_OK ? PyLong_FromVoidPtr(address) : vlci_raise(&error);
 }
 
+static PyObject *context_wrap(PyObject *self, PyObject *address) {
+    void *function = PyLong_AsVoidPtr(address);
+    if (!function && PyErr_Occurred()) return NULL;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (!context) return NULL;
+    void *wrapped;
+    vlc_error error = VLC_ERROR_INIT;
+    int status = vlc_wrap(context, function, &wrapped, &error); /* short, so with the GIL */
+    vlci_context_unuse(cast(self));
+    return status == VLC_OK ? PyLong_FromVoidPtr(wrapped) : vlci_raise(&error);
+}
+
 static PyObject *context_enter(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = vlci_context_use(cast(self));
@@ -384,6 +396,8 @@ PyObject *vlci_context_type_new(PyObject *module) {
         { "load", context_load, METH_VARARGS, "load(file, flags)\n--\n\nLoads a library; gives its handle." },
         { "symbol", context_symbol, METH_VARARGS,
           "symbol(library, name)\n--\n\nAddress of a symbol; library 0 means the context's global scope." },
+        { "wrap", context_wrap, METH_O,
+          "wrap(address)\n--\n\nAddress that enters the context and calls the function." },
         { "enter", context_enter, METH_NOARGS, "enter()\n--\n\nEnters the context on this thread." },
         { "leave", context_leave, METH_NOARGS, "leave()\n--\n\nLeaves it again." },
         { "submit", (PyCFunction)(void (*)(void))context_submit, METH_VARARGS | METH_KEYWORDS,

@@ -370,6 +370,62 @@ static void check_closed_under_callers(void) {
     for (int i = 0; i < CALLERS; i++) pthread_join(threads[i], NULL);
 }
 
+/* Retired: calls that are inside are waited for, the rest does nothing, and the context itself lives on. */
+static _Atomic(int) is_inside, may_return;
+static long stay(long value) {
+    is_inside = 1;
+    while (!may_return) sched_yield();
+    return value;
+}
+
+static void *call_and_stay(void *call_back) {
+    CHECK_EQUAL(((probe)call_back)((long)stay), 5);
+    return NULL;
+}
+
+static long forks_inside(long value) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) { /* of the two calls that were inside, the other thread's is gone */
+        vlc_error error = VLC_ERROR_INIT;
+        _exit(vlc_retire(source, 0, &error) == VLC_MISUSE ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    CHECK_EQUAL(status, 0);
+    return value;
+}
+
+static void check_retired(void) {
+    vlc_context *context = context_new("retired");
+    vlc_library *library = load(context, FIXTURE("wrapped"), RTLD_NOW);
+    probe call_back = (probe)wrap_named(context, library, "call_back"),
+          same = find(context, library, "identity");
+    pthread_t thread;
+    vlc_error error;
+    source = context;
+    REQUIRE(pthread_create(&thread, NULL, call_and_stay, (void *)call_back) == 0, "no thread");
+    while (!is_inside) sched_yield();
+    CHECK_EQUAL(call_back((long)forks_inside), 5);
+    CHECK_REFUSED(vlc_retire(context, 10, &error), error, VLC_BUSY, "1 calls");
+    CHECK_EQUAL(call_back((long)stay), 0);
+    may_return = 1;
+    CHECK_EQUAL(vlc_retire(context, -1, &error), VLC_OK);
+    pthread_join(thread, NULL);
+    void *wrapped = NULL;
+    CHECK_REFUSED(vlc_wrap(context, (void *)same, &wrapped, &error), error, VLC_MISUSE, "retired");
+    CHECK_EQUAL(call(context, same, 7), 7);
+    REQUIRE(vlc_enter(context, NULL) == VLC_OK, "it cannot be entered");
+    CHECK_EQUAL(call_back((long)stay), 5); /* inside it is a jump */
+    CHECK_REFUSED(vlc_retire(context, 0, &error), error, VLC_MISUSE, "retired");
+    REQUIRE(vlc_leave(context, NULL) == VLC_OK, "it cannot be left");
+    context_close(context);
+
+    context = context_new("retired");
+    CHECK_EQUAL(vlc_retire(context, 0, NULL), VLC_OK); /* there are none yet, and there will be none */
+    CHECK_REFUSED(vlc_wrap(context, (void *)stay, &wrapped, &error), error, VLC_MISUSE, "retired");
+    context_close(context);
+}
+
 /* In a child the context that forked goes on; a pointer of another does nothing. */
 static void check_fork(vlc_context *a, vlc_library *library) {
     probe same = (probe)wrap_named(a, library, "identity");
@@ -407,6 +463,7 @@ int main(void) {
     check_fork(a, library);
     check_late();
     check_closed_under_callers();
+    check_retired();
     context_close(a);
     return check_result();
 }

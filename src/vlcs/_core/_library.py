@@ -3,17 +3,21 @@
 import ctypes
 from typing import Any
 
-from vlcs._core._errors import LoadError, SymbolError
+from vlcs._core._errors import ArgumentError, LoadError, SymbolError
 from vlcs._core._gate import Gate
 from vlcs._core._native import Context
+
+# The base of all function pointers; ctypes has no public name for it.
+_FunctionPointer: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 
 
 class Library:
     """Private copy of a shared library in a context; an attribute is one of its functions.
 
     A function is a ctypes function pointer: `argtypes`, `restype` and `errcheck` can be set, and it
-    can be passed wherever C wants its address. Calling it from Python enters the context and drops
-    the GIL. Arguments are passed as ctypes passes them: pointers are shared, nothing is copied.
+    can be passed wherever C wants its address: whoever calls it then, and when, it runs inside the
+    context (`VLC.wrap`). Calling it from Python enters the context and drops the GIL. Arguments are
+    passed as ctypes passes them: pointers are shared, nothing is copied.
 
     `library["name"]` makes a new function object, for another signature of the same function or
     a name that is an attribute of this class. After `close()` a call raises StateError.
@@ -46,7 +50,7 @@ class Library:
             raise SymbolError(error.message, error.subject) from None
 
     def __getitem__(self, name: str) -> Any:
-        function = self._type(self.address_of(name))
+        function = self._type(self._context.wrap(self.address_of(name)))
         function.__name__ = function.__qualname__ = name
         function._vlcs_owner = self._owner  # noqa: SLF001 - the class's would wait for the collector
         return function
@@ -68,6 +72,27 @@ class Library:
 
     def __repr__(self) -> str:
         return f"<vlcs.Library {self._path!r} in context {self._context.name!r}>"
+
+
+def wrap(context: Context, function: Any) -> Any:
+    """The address or function pointer, made to enter the context: `VLC.wrap`."""
+    is_pointer = isinstance(function, _FunctionPointer)
+    address = ctypes.cast(function, ctypes.c_void_p).value if is_pointer else function
+    if isinstance(address, bool) or not isinstance(address, int) or not 0 < address < 1 << 64:
+        raise ArgumentError(
+            f"cannot wrap {function!r} in the context {context.name!r}: give the address of a function as an "
+            "int, or a ctypes function pointer that is not NULL.",
+            repr(function),
+        )
+    wrapped = context.wrap(address)
+    if wrapped == address:
+        return function
+    if not is_pointer:
+        return wrapped
+    pointer = type(function)(wrapped)
+    pointer.argtypes, pointer.restype = function.argtypes, function.restype
+    pointer.__wrapped__ = function
+    return pointer
 
 
 def owns(gate: Gate, function: object) -> bool:

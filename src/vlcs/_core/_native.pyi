@@ -42,6 +42,8 @@ class Context:
         """Loads a library; gives its handle (a `vlc_library *`)."""
     def symbol(self, library: int, name: str) -> int:
         """Address of a symbol; library 0 means the context's global scope."""
+    def wrap(self, address: int) -> int:
+        """`vlc_wrap`: an address that enters the context when it is called, and runs the function."""
     def enter(self) -> None: ...
     def leave(self) -> None: ...
     def submit(self, function: Callable[[], object], thread: int = -1) -> None:

@@ -192,6 +192,33 @@ class VLC(Caller):
             handle = native.load(path, mode | os.RTLD_NOW)
         return Library(native, self, gate, path, handle, use_errno=use_errno)
 
+    def wrap(self, function: Any) -> Any:
+        """Makes a function of the context callable from outside: from C, by any thread, at any time.
+
+        For pointers that leave the context and are called later, past vlcs: a destructor or release
+        callback in a struct (DLPack, Arrow), a comparator, a ctypes callback made in the context. Who
+        calls what this gives is inside the context meanwhile; functions of a `Library` are such already.
+        Same function, same pointer.
+
+        Args:
+            function: An address (int), or a ctypes function pointer of any signature, which keeps it. Up to
+                256 bytes of arguments may be passed on the stack (32 words after the first six).
+
+        Returns:
+            The same kind of thing. It can be called for the life of the process; once the context is closed,
+            a call does nothing and gives 0, NULL or 0.0: what it would free went with the context. Calls
+            that are inside hold `close()` up.
+
+        Call no function that runs Python of the context while you hold the host's GIL (`ctypes.PyDLL`,
+        `PYFUNCTYPE`): the two interpreters could wait for each other. `CDLL` and `CFUNCTYPE` drop it.
+
+        Raises:
+            ArgumentError: NULL, or not a function pointer.
+            StateError: The context is closed.
+        """
+        self._instance.gate.check("wrap()")
+        return _library.wrap(self._instance.native, function)
+
     def resize(
         self,
         cpus: CPURequest = None,

@@ -51,6 +51,9 @@ class FakeContext:
             raise _errors.from_status(3, f"cannot find {name}", name)
         return 4096 + library
 
+    def wrap(self, address: int) -> int:
+        return address
+
     def enter(self) -> None:
         self.depth += 1
 

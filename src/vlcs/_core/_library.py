@@ -74,7 +74,7 @@ class Library:
         return f"<vlcs.Library {self._path!r} in context {self._context.name!r}>"
 
 
-def wrap(context: Context, function: Any) -> Any:
+def wrap(context: Context, owner: object, function: Any) -> Any:
     """The address or function pointer, made to enter the context: `VLC.wrap`."""
     is_pointer = isinstance(function, _FunctionPointer)
     address = ctypes.cast(function, ctypes.c_void_p).value if is_pointer else function
@@ -91,7 +91,7 @@ def wrap(context: Context, function: Any) -> Any:
         return wrapped
     pointer = type(function)(wrapped)
     pointer.argtypes, pointer.restype = function.argtypes, function.restype
-    pointer.__wrapped__ = function
+    pointer._vlcs_keeps = function, owner  # noqa: SLF001 - ctypes has no place for it
     return pointer
 
 

@@ -201,13 +201,13 @@ class VLC(Caller):
         Same function, same pointer.
 
         Args:
-            function: An address (int), or a ctypes function pointer of any signature, which keeps it. Up to
-                256 bytes of arguments may be passed on the stack (32 words after the first six).
+            function: An address (int), or a ctypes function pointer, of any signature: up to 256 bytes of
+                arguments may be passed on the stack (32 words after the first six).
 
         Returns:
-            The same kind of thing. It can be called for the life of the process; once the context is closed,
-            a call does nothing and gives 0, NULL or 0.0: what it would free went with the context. Calls
-            that are inside hold `close()` up.
+            The same kind of thing; a function pointer keeps the context open. It can be called for the life
+            of the process; once the context is closed, a call does nothing and gives 0, NULL or 0.0: what
+            it would free went with the context. Calls that are inside hold `close()` up.
 
         Call no function that runs Python of the context while you hold the host's GIL (`ctypes.PyDLL`,
         `PYFUNCTYPE`): the two interpreters could wait for each other. `CDLL` and `CFUNCTYPE` drop it.
@@ -217,7 +217,7 @@ class VLC(Caller):
             StateError: The context is closed.
         """
         self._instance.gate.check("wrap()")
-        return _library.wrap(self._instance.native, function)
+        return _library.wrap(self._instance.native, self, function)
 
     def resize(
         self,

@@ -280,6 +280,7 @@ static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *e
     if (context->name && !spec->name) strcpy(context->name, made);
     context->share = list_copy(spec->share);
     context->pool_threads = spec->threads ? spec->threads : 1;
+    context->heap.is_hosts = spec->heap == VLC_HEAP_HOST;
     vlci_random_make(&context->libc.random);
     vlci_time_make(&context->libc.time);
     vlci_getopt_make(&context->libc.getopt);
@@ -323,6 +324,10 @@ int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
     if (mine.residence > VLC_RESIDENT_ALWAYS)
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name,
                          "cannot create a context with residence %u; give a vlc_residence", mine.residence);
+    if (mine.heap > VLC_HEAP_HOST)
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name,
+                         "cannot create a context with heap %u; give VLC_HEAP_OWN or VLC_HEAP_HOST",
+                         mine.heap);
     int status = vlci_context_start(error);
     if (status) return status;
     vlc_context *made = calloc(1, sizeof *made);

@@ -76,6 +76,12 @@ typedef enum vlc_residence {
     VLC_RESIDENT_ALWAYS = 2
 } vlc_residence;
 
+/* Where malloc of a context's libraries takes from. */
+typedef enum vlc_heap {
+    VLC_HEAP_OWN = 0, /* of its own: what they leak goes with the context, and the host frees by vlc_free */
+    VLC_HEAP_HOST = 1 /* the host's: its free() takes their blocks, and what they leak stays */
+} vlc_heap;
+
 /* What vlc_create is asked for. Zero means the default for every member. */
 typedef struct vlc_spec {
     uint32_t size;        /* sizeof(vlc_spec): VLC_SPEC_INIT */
@@ -86,10 +92,10 @@ typedef struct vlc_spec {
     const char *const *env;   /* "NAME=value" sets, "NAME" removes; ends with NULL; may be NULL */
     const char *const *share; /* sonames that bind to the host's copy ("libcuda.so.1"); ends with NULL */
     uint32_t residence;       /* a vlc_residence */
-    uint32_t reserved;
+    uint32_t heap;            /* a vlc_heap */
 } vlc_spec;
 
-#define VLC_SPEC_INIT { sizeof(vlc_spec), 0, NULL, NULL, 0, NULL, NULL, VLC_RESIDENT_NEVER, 0 }
+#define VLC_SPEC_INIT { sizeof(vlc_spec), 0, NULL, NULL, 0, NULL, NULL, VLC_RESIDENT_NEVER, VLC_HEAP_OWN }
 
 /* Figures of a context at one moment. Times in nanoseconds, memory in bytes. */
 typedef struct vlc_stats {
@@ -195,6 +201,11 @@ VLC_API int vlc_wrap(vlc_context *context, void *function, void **wrapped, vlc_e
  * up to `timeout_ms` (negative: 5 s) for calls that are inside. Fails: VLC_BUSY (they are retired; it may be
  * called again), VLC_MISUSE (from inside the context). */
 VLC_API int vlc_retire(vlc_context *context, int timeout_ms, vlc_error *error);
+
+/* As free(), for a block of any context or of the host: what a library of a context gives to its caller to free.
+ * The host's own free() knows only its own blocks (see vlc_heap). NULL, and a block of a context that is closed: nothing,
+ * for it went with the context. */
+VLC_API void vlc_free(void *block);
 
 /* Queues function(argument) for the context's own threads, in order of arrival. *task is
  * the caller's, to be given to vlc_wait once; `task` may be NULL: nobody will wait.

@@ -164,6 +164,11 @@ class options {
         share_ = std::move(value);
         return *this;
     }
+    /* VLC_HEAP_HOST: the host's free() takes blocks of the context. */
+    options &heap(vlc_heap value) {
+        heap_ = value;
+        return *this;
+    }
     /* Threads of the pool behind submit(). */
     options &threads(std::uint32_t value) {
         threads_ = value;
@@ -182,6 +187,7 @@ class options {
         spec.cpu_count = cpus_ ? cpus_->size() : 0;
         spec.env = env.data();
         spec.share = share.data();
+        spec.heap = heap_;
         vlc_context *context = nullptr;
         detail::check(vlc_create, &spec, &context);
         return context;
@@ -200,6 +206,7 @@ class options {
     std::vector<std::string> env_;
     std::vector<std::string> share_;
     std::uint32_t threads_ = 0;
+    vlc_heap heap_ = VLC_HEAP_OWN;
 };
 
 /* Owns a context. Moves, does not copy. */

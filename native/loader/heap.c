@@ -190,7 +190,14 @@ static void *large_take(vlc_context *context, size_t size, size_t align, bool ze
     return block->region.base;
 }
 
+static void *host_take(size_t size, size_t align, bool zero) {
+    if (align <= 16) return zero ? calloc(1, size) : malloc(size);
+    void *block = memalign(align, size);
+    return block && zero ? memset(block, 0, size) : block;
+}
+
 void *vlci_heap_take(vlc_context *context, size_t size, size_t align, bool zero) {
+    if (context->heap.is_hosts) return host_take(size, align, zero);
     if (align > 16 && align <= VLCI_PAGE &&
         size <= SMALL) { /* classes of a power of two are aligned to their size */
         size_t power = size < align ? align : size;
@@ -223,6 +230,10 @@ void vlci_heap_give(void *block) {
     } else {
         __builtin_trap(); /* free() of what malloc never gave: glibc aborts here too */
     }
+}
+
+void vlc_free(void *block) {
+    if (vlci_region_at(block) || !vlci_range_is_ours(block)) vlci_heap_give(block);
 }
 
 size_t vlci_heap_usable(void *block) {

@@ -37,6 +37,7 @@ struct vlci_heap {
     vlci_lock spares_lock, parts_lock;
     struct vlci_block_region *spares[VLCI_HEAP_SPARES]; /* freed large blocks, still mapped */
     size_t spare_bytes;
+    bool is_hosts; /* blocks are taken from the host's malloc, and are then the host's like any other */
     _Atomic(size_t) heap_bytes, mapped_bytes;
 };
 

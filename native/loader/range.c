@@ -48,6 +48,15 @@ struct vlci_region *vlci_region_at(const void *address) {
                                 memory_order_acquire);
 }
 
+bool vlci_range_is_ours(const void *address) {
+    uintptr_t at = (uintptr_t)address;
+    if (at >> 47 || !atomic_load(&sectors[at >> SECTOR_SHIFT])) return false;
+    VLCI_HOLD(&chunks_lock);
+    for (const struct chunk *chunk = chunks; chunk; chunk = chunk->next)
+        if (at - (uintptr_t)chunk->base < chunk->units * VLCI_ZONE) return true;
+    return false;
+}
+
 static void owners_set(char *base, size_t length, struct vlci_region *region) {
     for (uintptr_t at = (uintptr_t)base, end = at + length; at < end; at += VLCI_GRANULE) {
         owner *sector = atomic_load_explicit(&sectors[at >> SECTOR_SHIFT], memory_order_acquire);

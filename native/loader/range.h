@@ -41,6 +41,9 @@ struct vlci_zones {
 /* The region that holds the address, or NULL. Lock-free, async-signal-safe. */
 struct vlci_region *vlci_region_at(const void *address);
 
+/* Whether the address lies in what we reserved, used or not. */
+bool vlci_range_is_ours(const void *address);
+
 /* Reserves region->length bytes (PROT_NONE) for `region` and enters it in the owner table;
  * sets region->base. `align`: power of two. Returns false when no address space is left. */
 bool vlci_range_take(struct vlci_zones *zones, struct vlci_region *region, size_t align);

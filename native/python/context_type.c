@@ -91,12 +91,12 @@ static const char **string_array(PyObject *sequence, PyObject **keep) {
 }
 
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "name", "cpus", "env", "share", "threads", NULL };
+    static char *names[] = { "name", "cpus", "env", "share", "threads", "heap", NULL };
     const char *name;
     PyObject *cpus, *env, *share;
-    unsigned threads;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOI:Context", names, &name, &cpus, &env, &share,
-                                     &threads))
+    unsigned threads, heap;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOII:Context", names, &name, &cpus, &env, &share,
+                                     &threads, &heap))
         return NULL;
 
     vlc_spec spec = VLC_SPEC_INIT;
@@ -108,6 +108,7 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     PyObject *self = NULL;
     if (share_strings && (cpus == Py_None || cpu_array(cpus, &cpu_numbers, &spec.cpu_count) == 0)) {
         spec.threads = threads;
+        spec.heap = heap;
         spec.name = name;
         spec.cpus = cpu_numbers;
         spec.env = env_strings;

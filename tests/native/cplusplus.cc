@@ -42,10 +42,17 @@ int main() {
             CHECK_EQUAL(error.status(), VLC_LOAD_FAILED);
             CHECK_WORDS(error.what(), "libabsent-anywhere.so.3");
         }
+        const auto wrapped = context.wrap(next);
+        CHECK_EQUAL(wrapped(1), 10);
         vlcs::context moved = std::move(context);
         CHECK_EQUAL(moved.stats().libraries, 1);
         moved.close();
         moved.close(); // twice is once
+        CHECK_EQUAL(wrapped(1), 0);
+    }
+    {
+        vlcs::context context(vlcs::options{}.heap(VLC_HEAP_HOST));
+        std::free(context.load(FIXTURE("heap")).function<void *(long)>("heap_give")(100));
     }
     try {
         vlcs::context refused(vlcs::options{}.cpus({}));

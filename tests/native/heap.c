@@ -15,7 +15,7 @@ int main(void) {
             }
         }
 
-    /* A host's block inside a context. (The other way is not defined yet: free inside what was made inside.) */
+    /* A host's block inside a context. (The other way: freed.c.) */
     unsigned char *block = malloc(5000);
     memset(block, 9, 5000);
     CHECK_EQUAL(call_named(contexts[0], NULL, "heap_take", (long)(uintptr_t)block), 0);

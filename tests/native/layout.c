@@ -27,6 +27,7 @@ AT(vlc_spec, cpu_count, 24);
 AT(vlc_spec, env, 32);
 AT(vlc_spec, share, 40);
 AT(vlc_spec, residence, 48);
+AT(vlc_spec, heap, 52);
 SIZE(vlc_spec, 56);
 
 AT(vlc_stats, size, 0);

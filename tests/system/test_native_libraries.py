@@ -280,3 +280,25 @@ def test_u4_glpk_handles_belong_to_one_thread() -> None:
         """,
         timeout=30,
     )
+
+
+def test_r1_the_host_frees_what_a_library_returns(build: Builder) -> None:
+    run_child(
+        """
+        import ctypes, sys, vlcs
+        own = vlcs.VLC("own", interpreter=False)
+        hosts = vlcs.VLC("hosts", interpreter=False, heap="host")
+        host = ctypes.CDLL(None)
+        host.free.argtypes, host.free.restype = [ctypes.c_void_p], None
+        for vlc in own, hosts:
+            library = vlc.load_library(sys.argv[1])
+            library.heap_give.restype, library.heap_give.argtypes = ctypes.c_void_p, [ctypes.c_long]
+            library.free.argtypes, library.free.restype = [ctypes.c_void_p], None
+            for size in (1, 100, 5000, 1 << 20):
+                library.free(library.heap_give(size))
+                if vlc is hosts:
+                    host.free(library.heap_give(size))
+        """,
+        timeout=30,
+        args=[str(build("heap.c", "libheap.so", "-O1", "-fno-builtin"))],
+    )

@@ -25,8 +25,8 @@ class FakeContext:
     refuse: str | None = None
     counter = itertools.count(1)
 
-    def __init__(self, *, name: str | None, cpus: Any, env: Any, share: Any, threads: int) -> None:
-        self.options = {"cpus": cpus, "env": env, "share": share, "threads": threads}
+    def __init__(self, *, name: str | None, cpus: Any, env: Any, share: Any, threads: int, heap: int) -> None:
+        self.options = {"cpus": cpus, "env": env, "share": share, "threads": threads, "heap": heap}
         self.name = name or f"vlc-{next(self.counter)}"
         self.slice = [0, 1] if cpus is None else list(cpus)
         self.depth = 0

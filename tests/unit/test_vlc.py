@@ -32,7 +32,9 @@ def fail() -> None:
 
 class TestCreation:
     def test_starts_context_then_interpreter(self, native: Native) -> None:
-        vlc = vlcs.VLC("a", cpus="1", env={"X": "1", "Y": None}, share=["libcuda.so.1"], threads=3)
+        vlc = vlcs.VLC(
+            "a", cpus="1", env={"X": "1", "Y": None}, share=["libcuda.so.1"], threads=3, heap="host"
+        )
         assert native.log == ["create a", "start a"]
         instance = vlc._instance
         assert instance.native.options == {
@@ -40,6 +42,7 @@ class TestCreation:
             "env": ("X=1", "Y", "PYTHONHOME", "PYTHONPATH"),  # it knows its prefix and sys.path
             "share": ("libcuda.so.1",),
             "threads": 3,
+            "heap": 1,
         }
         assert (vlc.name, vlc.cpus, vlc.closed) == ("a", (1,), False)
         assert repr(vlc) == "<vlcs.VLC 'a' cpus=1>"
@@ -88,6 +91,7 @@ class TestCreation:
             ({"share": [""]}, "cannot share ''"),
             ({"threads": 0}, "cannot make a context with threads=0: give an int from 1 to 4096"),
             ({"threads": True}, "threads=True"),
+            ({"heap": "hots"}, "heap='hots': \"own\" gives back"),
             ({"python": "/x", "interpreter": False}, "python='/x' with interpreter=False"),
             ({"cpus": "9"}, "the machine has no such CPU online"),
             ({"cpus": 3}, "cannot pick 3 CPUs: the process may use 2"),

@@ -60,6 +60,7 @@ class Instance:
                     env=plan.env,
                     share=plan.share,
                     threads=plan.threads,
+                    heap=plan.heap,
                 )
                 self.name = self.native.name
                 self.gate = Gate(self.name)

@@ -35,6 +35,7 @@ class Context:
         env: Sequence[str],
         share: Sequence[str],
         threads: int,
+        heap: int,
     ) -> None: ...
     @property
     def name(self) -> str: ...

@@ -10,6 +10,7 @@ from vlcs._core import _python
 from vlcs._core._errors import ArgumentError
 
 MAX_THREADS = 4096
+_HEAPS = ("own", "host")  # by number of vlc_heap
 
 # As -X dev, which an embedded Python cannot be given in another way.
 _DEV_MODE = "PYTHONDEVMODE=1"
@@ -24,6 +25,8 @@ class Plan:
     """As vlc_spec has it: "NAME=value" sets, "NAME" removes."""
     share: tuple[str, ...]
     threads: int
+    heap: int
+    """A vlc_heap."""
     python: _python.Python | None
     """None: no private interpreter."""
     inherits_path: bool
@@ -36,6 +39,7 @@ def plan(
     env: Mapping[str, str | None] | None,
     share: Iterable[str],
     threads: int,
+    heap: str,
     python: str | os.PathLike[str] | None,
     interpreter: bool,
 ) -> Plan:
@@ -50,6 +54,7 @@ def plan(
         env=_env(env),
         share=_share(share),
         threads=_threads(threads),
+        heap=_heap(heap),
         python=_python.find(python) if interpreter else None,
         inherits_path=python is None,
     )
@@ -145,3 +150,13 @@ def _threads(threads: Any) -> int:
             repr(threads),
         )
     return threads
+
+
+def _heap(heap: Any) -> int:
+    if heap not in _HEAPS:
+        raise ArgumentError(
+            f'cannot make a context with heap={heap!r}: "own" gives back all that its libraries allocate '
+            'when it is closed; with "host" the host\'s free() takes their blocks, and what they leak stays.',
+            repr(heap),
+        )
+    return _HEAPS.index(heap)

@@ -6,7 +6,7 @@ import ctypes
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 
 from vlcs._core import _library, _module, _placement, _plan, _request, _stats, _verification
 from vlcs._core._errors import ArgumentError, StateError
@@ -63,6 +63,8 @@ class VLC(Caller):
             its own site-packages. None: this Python, with its venv and `sys.path` as they are now.
         threads: Threads behind `submit`. With 1, all submitted work runs on one fixed thread, which
             is the interpreter's main thread.
+        heap: Where its libraries' `malloc` takes memory from. "own" is given back whole when the context is
+            closed, also what leaked; "host" is for C code of the host that calls `free` on what they return.
         exclusive: No other context that asks for CPUs may overlap this one, in either order of creation.
         gpu: Reserved. It is reported as unavailable, and a warning says so.
         interpreter: False makes a context for `load_library` alone, without Python.
@@ -91,12 +93,19 @@ class VLC(Caller):
         share: Iterable[str] = (),
         python: str | os.PathLike[str] | None = None,
         threads: int = 1,
+        heap: Literal["own", "host"] = "own",
         exclusive: bool = False,
         interpreter: bool = True,
         gpu: object = None,
     ) -> None:
         plan = _plan.plan(
-            name=name, env=env, share=share, threads=threads, python=python, interpreter=interpreter
+            name=name,
+            env=env,
+            share=share,
+            threads=threads,
+            heap=heap,
+            python=python,
+            interpreter=interpreter,
         )
         request = _request.read(
             cpus=cpus, cores=cores, fraction=fraction, node=node, near=near, exclusive=exclusive

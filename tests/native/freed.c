@@ -1,0 +1,71 @@
+/* Case R1: the host frees what a library of a context gives it to free. */
+#include "contexts.h"
+
+static vlc_context *context_with_heap(const char *name, vlc_heap heap) {
+    vlc_spec spec = VLC_SPEC_INIT;
+    spec.name = name;
+    spec.heap = heap;
+    return context_from(&spec);
+}
+
+static void check_own(void) {
+    static const long sizes[] = { 0, 1, 16, 100, 5000, 20000, 1 << 20 };
+    enum { SIZES = sizeof sizes / sizeof sizes[0] };
+    vlc_context *context = context_with_heap("own", VLC_HEAP_OWN);
+    load(context, FIXTURE("heap"), RTLD_NOW);
+    probe give = find(context, NULL, "heap_give");
+    vlc_stats stats = VLC_STATS_INIT;
+    uint64_t before = 0;
+    for (int round = 0; round < 200; round++) {
+        for (int i = 0; i < SIZES; i++) {
+            char *block = (char *)call(context, give, sizes[i]);
+            CHECK(vlc_context_of(block) == context, "the block of %ld bytes is not the context's", sizes[i]);
+            vlc_free(block);
+        }
+        CHECK_EQUAL(vlc_get_stats(context, &stats, NULL), VLC_OK);
+        if (round == 10) before = stats.heap_bytes;
+    }
+    CHECK_EQUAL(stats.heap_bytes, before);
+
+    vlc_free(NULL);
+    vlc_free(malloc(100));                      /* the host's */
+    probe theirs = find(context, NULL, "free"); /* the context's own takes all, too */
+    theirs(call(context, give, 100));
+    theirs((long)malloc(100));
+
+    void *small = (void *)call(context, give, 100), *large = (void *)call(context, give, 1 << 20);
+    context_close(context);
+    vlc_free(small); /* it went with the context */
+    vlc_free(large);
+}
+
+static void check_hosts(void) {
+    vlc_context *context = context_with_heap("hosts", VLC_HEAP_HOST);
+    load(context, FIXTURE("heap"), RTLD_NOW);
+    static const char *const questions[] = { "heap_sizes",   "heap_grow",  "heap_zeroed",
+                                             "heap_aligned", "heap_edges", "heap_of_libc" };
+    for (size_t q = 0; q < sizeof questions / sizeof questions[0]; q++) {
+        long wrong = call_named(context, NULL, questions[q], 0);
+        CHECK(wrong == 0, "%s: heap.c:%ld is not so", questions[q], wrong);
+    }
+    char *block = (char *)call_named(context, NULL, "heap_give", 300);
+    CHECK(vlc_context_of(block) == NULL, "the block is not the host's");
+    block = realloc(block, 5000);
+    free(block);
+    vlc_free((void *)call_named(context, NULL, "heap_give", 300));
+    block = (char *)call_named(context, NULL, "heap_give", 300);
+    context_close(context);
+    memset(block, 1, 300); /* it lives on */
+    free(block);
+}
+
+int main(void) {
+    check_own();
+    check_hosts();
+    vlc_spec spec = VLC_SPEC_INIT;
+    vlc_context *context = NULL;
+    vlc_error error;
+    spec.heap = 7;
+    CHECK_REFUSED(vlc_create(&spec, &context, &error), error, VLC_BAD_ARGUMENT, "heap 7");
+    return check_result();
+}

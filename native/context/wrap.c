@@ -74,11 +74,11 @@ static struct vlci_wrapper **place_of(const struct vlci_weak *weak, const void *
 static bool has_room(struct vlci_weak *weak) {
     if (weak->count < weak->capacity / 2) return true;
     struct vlci_weak larger = { .capacity = weak->capacity ? weak->capacity * 2 : 16 };
-    larger.wrappers = calloc(larger.capacity, sizeof(struct vlci_wrapper *));
+    larger.wrappers = vlci_memory_take(larger.capacity * sizeof *larger.wrappers);
     if (!larger.wrappers) return false;
     for (size_t i = 0; i < weak->capacity; i++)
         if (weak->wrappers[i]) *place_of(&larger, weak->wrappers[i]->function) = weak->wrappers[i];
-    free(weak->wrappers);
+    vlci_memory_give(weak->wrappers, weak->capacity * sizeof *weak->wrappers);
     weak->wrappers = larger.wrappers;
     weak->capacity = larger.capacity;
     return true;
@@ -160,7 +160,7 @@ void vlci_wrap_forget(vlc_context *context) {
     atomic_store(&weak->context, NULL);
     while (atomic_load(&weak->calls)) sched_yield();
     VLCI_HOLD(&lock);
-    free(weak->wrappers);
+    vlci_memory_give(weak->wrappers, weak->capacity * sizeof *weak->wrappers);
     weak->wrappers = NULL;
     weak->capacity = weak->count = 0;
 }

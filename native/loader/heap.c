@@ -190,14 +190,7 @@ static void *large_take(vlc_context *context, size_t size, size_t align, bool ze
     return block->region.base;
 }
 
-static void *host_take(size_t size, size_t align, bool zero) {
-    if (align <= 16) return zero ? calloc(1, size) : malloc(size);
-    void *block = memalign(align, size);
-    return block && zero ? memset(block, 0, size) : block;
-}
-
 void *vlci_heap_take(vlc_context *context, size_t size, size_t align, bool zero) {
-    if (context->heap.is_hosts) return host_take(size, align, zero);
     if (align > 16 && align <= VLCI_PAGE &&
         size <= SMALL) { /* classes of a power of two are aligned to their size */
         size_t power = size < align ? align : size;
@@ -230,6 +223,12 @@ void vlci_heap_give(void *block) {
     } else {
         __builtin_trap(); /* free() of what malloc never gave: glibc aborts here too */
     }
+}
+
+void *vlci_heap_allocate(vlc_context *context, size_t size, size_t align, bool zero) {
+    if (!context->heap.is_hosts) return vlci_heap_take(context, size, align, zero);
+    if (align > 16) return memalign(align, size);
+    return zero ? calloc(1, size) : malloc(size);
 }
 
 void vlc_free(void *block) {
@@ -266,7 +265,7 @@ static void *pages_move(vlc_context *context, struct vlci_block_region *old, siz
 }
 
 void *vlci_heap_resize(vlc_context *context, void *block, size_t size) {
-    if (!block) return vlci_heap_take(context, size, 16, false);
+    if (!block) return vlci_heap_allocate(context, size, 16, false);
     struct vlci_region *region = vlci_region_at(block);
     if (!region) return realloc(block, size); /* the host's stays the host's */
     if (vlci_context_is_dead(region->context)) {

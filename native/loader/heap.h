@@ -37,12 +37,15 @@ struct vlci_heap {
     vlci_lock spares_lock, parts_lock;
     struct vlci_block_region *spares[VLCI_HEAP_SPARES]; /* freed large blocks, still mapped */
     size_t spare_bytes;
-    bool is_hosts; /* blocks are taken from the host's malloc, and are then the host's like any other */
+    bool is_hosts; /* libraries' blocks come from the host's malloc, and are then the host's like any other */
     _Atomic(size_t) heap_bytes, mapped_bytes;
 };
 
-/* As malloc and kin, for the context. Errors set errno. */
+/* As malloc and kin, for the context. Errors set errno. `take` is for what libc keeps, which goes with the context;
+ * `allocate` and `resize` are what its libraries call, which are the host's if the context was made so. `zero` only
+ * with an alignment of 16. */
 void *vlci_heap_take(vlc_context *context, size_t size, size_t align, bool zero);
+void *vlci_heap_allocate(vlc_context *context, size_t size, size_t align, bool zero);
 void *vlci_heap_resize(vlc_context *context, void *block, size_t size);
 void vlci_heap_give(void *block);     /* any pointer: a context's or the host's */
 size_t vlci_heap_usable(void *block); /* as malloc_usable_size, likewise */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-void *vlci_malloc(size_t size, vlc_context *context) { return vlci_heap_take(context, size, 16, false); }
+void *vlci_malloc(size_t size, vlc_context *context) { return vlci_heap_allocate(context, size, 16, false); }
 
 static bool product(size_t count, size_t size, size_t *total) {
     if (!__builtin_mul_overflow(count, size, total)) return true;
@@ -17,7 +17,7 @@ static bool product(size_t count, size_t size, size_t *total) {
 
 void *vlci_calloc(size_t count, size_t size, vlc_context *context) {
     size_t total;
-    return product(count, size, &total) ? vlci_heap_take(context, total, 16, true) : NULL;
+    return product(count, size, &total) ? vlci_heap_allocate(context, total, 16, true) : NULL;
 }
 
 void *vlci_realloc(void *block, size_t size, vlc_context *context) {
@@ -36,7 +36,7 @@ void *vlci_memalign(size_t align, size_t size, vlc_context *context) {
         errno = ENOMEM;
         return NULL;
     }
-    return vlci_heap_take(context, size, power, false);
+    return vlci_heap_allocate(context, size, power, false);
 }
 
 int vlci_posix_memalign(void **block, size_t align, size_t size, vlc_context *context) {
@@ -54,18 +54,18 @@ void *vlci_valloc(size_t size, vlc_context *context) {
         errno = ENOMEM;
         return NULL;
     }
-    return vlci_heap_take(context, VLCI_PAGE_UP(size), VLCI_PAGE, false);
+    return vlci_heap_allocate(context, VLCI_PAGE_UP(size), VLCI_PAGE, false);
 }
 
 char *vlci_strdup(const char *text, vlc_context *context) {
     size_t size = strlen(text) + 1;
-    char *copy = vlci_heap_take(context, size, 16, false);
+    char *copy = vlci_heap_allocate(context, size, 16, false);
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
 char *vlci_strndup(const char *text, size_t most, vlc_context *context) {
     size_t length = strnlen(text, most);
-    char *copy = vlci_heap_take(context, length + 1, 16, false);
+    char *copy = vlci_heap_allocate(context, length + 1, 16, false);
     if (!copy) return NULL;
     copy[length] = 0;
     return memcpy(copy, text, length);

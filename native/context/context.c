@@ -169,7 +169,10 @@ vlci_lock vlci_start_lock;
 int vlci_context_start(vlc_error *error) {
     static bool started;
     VLCI_HOLD(&vlci_start_lock);
-    if (started) return VLC_OK;
+    if (started) {
+        vlci_slots_start(); /* again, where memory or descriptors had run out */
+        return VLC_OK;
+    }
     int status = vlci_host_start(error);
     if (status) return status;
     if ((status = vlci_thread_start(error))) return status;

@@ -92,7 +92,7 @@ struct vlc_context {
     struct vlci_exit *exits;
     struct vlci_atfork *forks, *forks_last;
     vlci_lock locale_lock;
-    locale_t locale;
+    _Atomic(locale_t) locale;
     struct vlci_locale_old *old_locales;
     char *locale_names[13]; /* by category (LC_ALL is 6) */
     char *locale_all;

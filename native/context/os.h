@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 /* Most CPU numbers that a slice can name: a cpu_set_t. */
 #define VLCI_CPUS CPU_SETSIZE
@@ -37,18 +38,12 @@ size_t vlci_os_mappings_max(void);
 /* Reads a whole small file into buffer (ends with NUL); its length, or -1. */
 ssize_t vlci_os_read_file(const char *path, char *buffer, size_t capacity);
 
-/* Value of a variable in the environment the process was started with; false when absent. */
-bool vlci_os_initial_env(const char *name, char *value, size_t capacity);
-
 /* The list of CPUs that are online, by system call, so never answered by a preload or by us; its length. */
 ssize_t vlci_os_online_cpus(char *list, size_t capacity);
 
 /* As execveat(2), which libc has since 2.34. */
 int vlci_os_execveat(int folder, const char *path, char *const arguments[], char *const environment[],
                      int flags);
-
-/* Objects named in the system's list of preloads, appended to `list`, separated by spaces. */
-void vlci_os_system_preloads(char *list, size_t capacity);
 
 /* The path of an open descriptor as the kernel names it. */
 ssize_t vlci_os_descriptor_path(int fd, char *path, size_t capacity);
@@ -68,8 +63,11 @@ void vlci_os_signals_block(sigset_t *saved);
 void vlci_os_signals_restore(const sigset_t *saved);
 void vlci_os_signal_unblock(int signal);
 
-/* Milliseconds of a clock that only moves forward. */
+/* Milliseconds of a clock that only moves forward, by system call: libfaketime may stop libc's. */
 int64_t vlci_os_milliseconds(void);
+
+/* The moment of that clock as one of the kernel's CLOCK_REALTIME; now, where it is over. */
+void vlci_os_until(int64_t milliseconds, struct timespec *until);
 
 /* Sleeps until *word is no longer `value` or the time is over. */
 void vlci_os_wait_word(_Atomic(int) *word, int value, int timeout_ms);

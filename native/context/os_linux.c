@@ -132,27 +132,6 @@ size_t vlci_os_mappings_max(void) {
     return read_file("/proc/sys/vm/max_map_count", text, sizeof text) > 0 ? strtoul(text, NULL, 10) : 0;
 }
 
-bool vlci_os_initial_env(const char *name, char *value, size_t capacity) {
-    static char text[1 << 17];
-    ssize_t length = read_file("/proc/self/environ", text, sizeof text);
-    size_t name_length = strlen(name);
-    for (const char *at = text; length > 0 && at < text + length; at += strlen(at) + 1) {
-        if (strncmp(at, name, name_length) || at[name_length] != '=') continue;
-        snprintf(value, capacity, "%s", at + name_length + 1);
-        return true;
-    }
-    return false;
-}
-
-void vlci_os_system_preloads(char *list, size_t capacity) {
-    size_t length = strlen(list);
-    if (length + 2 >= capacity) return;
-    if (read_file("/etc/ld.so.preload", list + length + 1, capacity - length - 1) > 0)
-        list[length] = ' ';
-    else
-        list[length] = 0;
-}
-
 ssize_t vlci_os_descriptor_path(int fd, char *path, size_t capacity) {
     char link[40];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -201,8 +180,19 @@ void vlci_os_signal_unblock(int signal) {
 
 int64_t vlci_os_milliseconds(void) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &time);
     return time.tv_sec * 1000ll + time.tv_nsec / 1000000;
+}
+
+void vlci_os_until(int64_t milliseconds, struct timespec *until) {
+    int64_t left = milliseconds - vlci_os_milliseconds();
+    if (left < 0) left = 0;
+    syscall(SYS_clock_gettime, CLOCK_REALTIME, until);
+    until->tv_sec += left / 1000;
+    until->tv_nsec += left % 1000 * 1000000;
+    if (until->tv_nsec < 1000000000) return;
+    until->tv_sec++;
+    until->tv_nsec -= 1000000000;
 }
 
 void vlci_os_wait_word(_Atomic(int) *word, int value, int timeout_ms) {

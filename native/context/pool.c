@@ -198,16 +198,8 @@ int vlc_wait(vlc_task *task, void **result, vlc_error *error) {
 }
 
 static bool join_until(vlc_context *context, pthread_t handle, int64_t deadline) {
-    int64_t left = deadline - vlci_os_milliseconds();
-    if (left < 0) left = 0;
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += left / 1000;
-    until.tv_nsec += left % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    vlci_os_until(deadline, &until);
     return vlci_thread_joined(context, handle, pthread_timedjoin_np(handle, NULL, &until)) == 0;
 }
 

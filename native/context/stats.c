@@ -2,6 +2,7 @@
 #include "context/context.h"
 #include "context/wrap.h"
 #include "loader/error.h"
+#include "loader/host.h"
 #include "loader/key.h"
 #include "loader/slots.h"
 #include "loader/thread.h"
@@ -86,7 +87,8 @@ int vlc_get_limits(vlc_limits *limits, vlc_error *error) {
                        .mappings_max = vlci_os_mappings_max(),
                        .wrappers = vlci_wrap_count(),
                        .late_calls = vlci_wrap_late_calls(),
-                       .resident_tls_total = VLCI_SLOTS_SIZE };
+                       .resident_tls_total = VLCI_SLOTS_SIZE,
+                       .host_malloc = vlci_host_malloc() };
     vlci_lock_take(&vlci_contexts_lock);
     for (const vlc_context *at = vlci_contexts; at; at = at->next)
         now.resident += at->slots && atomic_load(&at->state) == VLCI_OPEN;

@@ -132,6 +132,8 @@ typedef struct vlc_limits {
     uint32_t resident;           /* of the open contexts, how many are resident */
     uint32_t next_is_resident;   /* 1: one more with VLC_RESIDENT_WHEN_NEEDED would be */
     uint64_t resident_tls_total; /* bytes of slots that each resident context has */
+    const char
+        *host_malloc; /* file of a malloc that replaced libc's: contexts use it, leaks stay; NULL: none */
 } vlc_limits;
 
 typedef void *(*vlc_function)(void *argument);

@@ -394,9 +394,12 @@ void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int f
 }
 
 static void record_free(struct vlci_region *region) {
-    if (region->kind == VLCI_REGION_SLAB) vlci_memory_give(region, sizeof(struct vlci_slab));
-    if (region->kind == VLCI_REGION_BLOCK || region->kind == VLCI_REGION_MAPPING)
-        record_give((struct vlci_block_region *)region);
+    switch (region->kind) { /* once given, a record is another thread's */
+    case VLCI_REGION_SLAB: vlci_memory_give(region, sizeof(struct vlci_slab)); break;
+    case VLCI_REGION_BLOCK:
+    case VLCI_REGION_MAPPING: record_give((struct vlci_block_region *)region); break;
+    default: break;
+    }
 }
 
 void vlci_heap_free(vlc_context *context) { vlci_zones_each(&context->zones, record_free); }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 /* Libraries that ship with the running libc and must match it to the byte (glibc's own list, shlib-versions). */
 static const char *const family[] = {
@@ -39,7 +40,7 @@ static vlci_lock lock;
 static struct vlci_image *in_scope[MOST], *shared[MOST], *preloads[MOST];
 static _Atomic(size_t) in_scope_count, shared_count;
 static size_t preload_count;
-static bool malloc_replaced; /* by a preload or the program itself: contexts use it too */
+static const char *malloc_file; /* that replaced malloc, a preload or the program: contexts use it too */
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -52,6 +53,14 @@ static bool listed(const char *const *list, size_t count, const char *name) {
     return false;
 }
 
+static void image_drop(struct vlci_image *image) {
+    vlci_dynamic_free(&image->dynamic);
+    free(image->path);
+    free(image->closure);
+    free(image);
+}
+
+/* NULL: out of memory, or a dynamic section that ld.so would not have taken either. */
 static struct vlci_image *image_of(struct link_map *map, void *handle, enum vlci_host kind) {
     struct vlci_image *image = calloc(1, sizeof *image);
     if (!image) return NULL;
@@ -62,26 +71,30 @@ static struct vlci_image *image_of(struct link_map *map, void *handle, enum vlci
     image->path = strdup(map->l_name);
     image->relocated = image->initialised = true;
     if (!image->path || vlci_dynamic_read(&image->dynamic, map->l_ld, map->l_addr, NULL)) {
-        free(image->path);
-        free(image);
+        image_drop(image);
         return NULL;
     }
     size_t module = 0;
     if (handle && !dlinfo(handle, RTLD_DI_TLS_MODID, &module)) image->tls.module = module;
     image->soname = image->dynamic.soname ? image->dynamic.soname : base_name(image->path);
     if (!vlci_scope_closure(image)) {
-        free(image->path);
-        free(image);
+        image_drop(image);
         return NULL;
     }
     return image;
 }
 
-static struct vlci_image *open_host(const char *name, enum vlci_host kind) {
+static int open_host(const char *name, enum vlci_host kind, const char *cure, struct vlci_image **image,
+                     vlc_error *error) {
     struct link_map *map = NULL;
     void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (!handle || dlinfo(handle, RTLD_DI_LINKMAP, &map) || !map) return NULL;
-    return image_of(map, handle, kind);
+    if (!handle || dlinfo(handle, RTLD_DI_LINKMAP, &map) || !map) {
+        const char *why = dlerror();
+        return vlci_fail(error, VLC_LOAD_FAILED, 0, name, "the host cannot load '%s' (%s); %s", name,
+                         why ? why : "no link map", cure);
+    }
+    if ((*image = image_of(map, handle, kind))) return VLC_OK;
+    return vlci_fail(error, VLC_SYSTEM, ENOMEM, name, "cannot read '%s' of the host: out of memory", name);
 }
 
 static struct vlci_image *find(struct vlci_image **list, const _Atomic(size_t) *count, const char *base) {
@@ -92,51 +105,47 @@ static struct vlci_image *find(struct vlci_image **list, const _Atomic(size_t) *
 }
 
 /* Adds an image that was opened without the lock (constructors of a library may come here again); what another
- * thread added meanwhile is taken instead. NULL: the list is full. */
-static struct vlci_image *keep(struct vlci_image **list, _Atomic(size_t) *count, struct vlci_image *image) {
+ * thread added meanwhile is taken instead. */
+static int keep(struct vlci_image **list, _Atomic(size_t) *count, struct vlci_image **image,
+                vlc_error *error) {
+    struct vlci_image *opened = *image;
     VLCI_HOLD(&lock);
-    struct vlci_image *kept = *count < MOST ? image : NULL;
+    *image = NULL;
     for (size_t i = 0; i < *count; i++)
-        if (list[i]->map.l_addr == image->map.l_addr) kept = list[i];
-    if (kept == image) {
-        list[*count] = image;
+        if (list[i]->map.l_addr == opened->map.l_addr) *image = list[i];
+    if (!*image && *count < MOST) {
+        *image = list[*count] = opened;
         *count += 1;
-        return image;
+        return VLC_OK;
     }
-    vlci_dynamic_free(&image->dynamic);
-    free(image->path);
-    free(image->closure);
-    free(image);
-    return kept;
+    int status = VLC_OK;
+    if (!*image)
+        status = vlci_fail(error, VLC_LIMIT, 0, opened->path,
+                           "cannot share '%s': %d libraries are shared already", opened->path, MOST);
+    image_drop(opened);
+    return status;
 }
 
-struct vlci_image *vlci_host_libc(const char *name) {
-    const char *base = base_name(name);
+int vlci_host_libc(const char *name, struct vlci_image **image, vlc_error *error) {
+    const char *base = base_name(name), *path = base;
     bool is_ours = listed(ours, sizeof ours / sizeof *ours, base);
-    if (!is_ours && !listed(family, sizeof family / sizeof *family, base)) return NULL;
-    struct vlci_image *known =
-        is_ours ? find(shared, &shared_count, base) : find(in_scope, &in_scope_count, base);
-    if (known) return known;
+    *image = NULL;
+    if (!is_ours && !listed(family, sizeof family / sizeof *family, base)) return VLC_OK;
+    struct vlci_image **list = is_ours ? shared : in_scope;
+    _Atomic(size_t) *count = is_ours ? &shared_count : &in_scope_count;
+    if ((*image = find(list, count, base))) return VLC_OK;
     Dl_info self;
-    if (is_ours && !dladdr((void *)vlci_host_libc, &self)) return NULL;
-    struct vlci_image *image =
-        is_ours ? open_host(self.dli_fname, VLCI_HOST_SHARED) : open_host(base, VLCI_HOST_LIBC);
-    if (!image) return NULL;
-    return is_ours ? keep(shared, &shared_count, image) : keep(in_scope, &in_scope_count, image);
+    if (is_ours && dladdr((void *)vlci_host_libc, &self)) path = self.dli_fname;
+    int status =
+        open_host(path, is_ours ? VLCI_HOST_SHARED : VLCI_HOST_LIBC,
+                  "it belongs to the C library, of which a process has one: install it whole", image, error);
+    return status ? status : keep(list, count, image, error);
 }
 
 int vlci_host_share(const char *name, struct vlci_image **image, vlc_error *error) {
     if ((*image = find(shared, &shared_count, base_name(name)))) return VLC_OK;
-    struct vlci_image *opened = open_host(name, VLCI_HOST_SHARED);
-    if (!opened) {
-        const char *why = dlerror();
-        return vlci_fail(error, VLC_LOAD_FAILED, 0, name,
-                         "cannot share '%s': the host cannot load it (%s); check the name in share=", name,
-                         why ? why : "no link map");
-    }
-    if ((*image = keep(shared, &shared_count, opened))) return VLC_OK;
-    return vlci_fail(error, VLC_LIMIT, 0, name, "cannot share '%s': %d libraries are shared already", name,
-                     MOST);
+    int status = open_host(name, VLCI_HOST_SHARED, "check the name in share=", image, error);
+    return status ? status : keep(shared, &shared_count, image, error);
 }
 
 struct vlci_image *const *vlci_host_scope(size_t *count) {
@@ -144,23 +153,33 @@ struct vlci_image *const *vlci_host_scope(size_t *count) {
     return in_scope;
 }
 
-static void preloads_find(void) {
-    static char names[16384];
-    if (!vlci_os_initial_env("LD_PRELOAD", names, sizeof names)) names[0] = 0;
-    vlci_os_system_preloads(names, sizeof names);
-    void *program = dlopen(NULL, RTLD_NOW);
+/* ld.so lists the program, the kernel's own object, what is preloaded, then what the program needs, in order. So
+ * whichever way something was preloaded (LD_PRELOAD may be overwritten in place by now, as setproctitle does). */
+static int preloads_find(vlc_error *error) {
     struct link_map *map = NULL;
-    if (!program || dlinfo(program, RTLD_DI_LINKMAP, &map)) return;
-    char *rest = names;
-    for (char *name; (name = strtok_r(rest, " :\n\t", &rest));)
-        for (struct link_map *at = map; at; at = at->l_next) {
-            if (!at->l_name || !*at->l_name || strcmp(base_name(at->l_name), base_name(name))) continue;
-            if (!strncmp(base_name(name), "libvlcs", 7) || preload_count == MOST) continue;
-            void *handle = dlopen(at->l_name, RTLD_NOW | RTLD_NOLOAD);
-            struct vlci_image *image = image_of(at, handle, VLCI_HOST_SHARED);
-            if (image) preloads[preload_count++] = image;
-            break;
-        }
+    void *handle = dlopen(NULL, RTLD_NOW);
+    struct vlci_image *program = NULL;
+    if (!handle || dlinfo(handle, RTLD_DI_LINKMAP, &map) ||
+        !(program = image_of(map, handle, VLCI_HOST_SHARED)))
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, "the program", "cannot read the program: out of memory");
+    const Elf64_Dyn *needed = program->dynamic.entries;
+    while (needed->d_tag != DT_NULL && needed->d_tag != DT_NEEDED) needed++;
+    const char *last = needed->d_tag == DT_NEEDED ? program->dynamic.strings + needed->d_un.d_val : "";
+    int status = VLC_OK;
+    while (preload_count) image_drop(preloads[--preload_count]); /* of an attempt that failed */
+    while (!status && (map = map->l_next) && strcmp(base_name(map->l_name), base_name(last))) {
+        if (map->l_addr == getauxval(AT_SYSINFO_EHDR) || preload_count == MOST) continue;
+        if (!strncmp(base_name(map->l_name), "libvlcs", 7)) continue;
+        struct vlci_image *image =
+            image_of(map, dlopen(map->l_name, RTLD_NOW | RTLD_NOLOAD), VLCI_HOST_SHARED);
+        if (image)
+            preloads[preload_count++] = image;
+        else
+            status = vlci_fail(error, VLC_SYSTEM, ENOMEM, map->l_name,
+                               "cannot read '%s' of the host: out of memory", map->l_name);
+    }
+    image_drop(program);
+    return status;
 }
 
 void *vlci_host_symbol(const char *name) {
@@ -175,20 +194,24 @@ void *vlci_host_symbol(const char *name) {
 }
 
 int vlci_host_start(vlc_error *error) {
-    if (in_scope_count) return VLC_OK;
+    /* below 2.34 the last two are not part of libc */
     static const char *const first[] = { "libc.so.6", VLCI_ARCH_LINKER, "libm.so.6", "libpthread.so.0",
                                          "libdl.so.2" };
-    for (size_t i = 0; i < sizeof first / sizeof *first;
-         i++) /* below 2.34 the last two are not part of libc */
-        if (!vlci_host_libc(first[i]) && i < 2)
-            return vlci_fail(
-                error, VLC_SYSTEM, 0, first[i],
-                "cannot find '%s' in this process; VLCs need a dynamically linked program on glibc",
-                first[i]);
-    preloads_find();
-    malloc_replaced = dlsym(RTLD_DEFAULT, "malloc") != vlci_host_symbol("malloc");
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+        struct vlci_image *image;
+        int status = vlci_host_libc(first[i], &image, error);
+        if (status) return status;
+    }
+    int status = preloads_find(error);
+    if (status) return status;
+    const void *used = dlsym(RTLD_DEFAULT, "malloc");
+    Dl_info its;
+    if (used != vlci_host_symbol("malloc"))
+        malloc_file = dladdr(used, &its) && its.dli_fname && *its.dli_fname ? its.dli_fname : "the program";
     return VLC_OK;
 }
+
+const char *vlci_host_malloc(void) { return malloc_file; }
 
 static void *versioned(void *handle, const char *name, const char *version) {
     return version ? dlvsym(handle, name, version) : dlsym(handle, name);
@@ -223,7 +246,7 @@ bool vlci_host_bind(struct vlci_image *image, const Elf64_Sym *symbol, const str
                     struct vlci_binding *binding) {
     if (image->host == VLCI_HOST_LIBC) {
         int row = vlci_override_find(wanted->name, wanted->hash);
-        if (row >= 0 && malloc_replaced && vlci_override_row(row)->group == VLCI_HEAP) {
+        if (row >= 0 && malloc_file && vlci_override_row(row)->group == VLCI_HEAP) {
             /* all of the family from where the host has it, or blocks would meet the wrong free() */
             void *theirs = dlsym(RTLD_DEFAULT, wanted->name);
             *binding = (struct vlci_binding){ .kind = VLCI_BIND_ABSOLUTE,

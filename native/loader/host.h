@@ -8,9 +8,8 @@
 /* Once, before the first context: finds libc, ld.so and what is preloaded into the host. */
 int vlci_host_start(vlc_error *error);
 
-/* The host library of that soname (or path, by its last part) if it belongs to libc; NULL: it does not,
- * or the host cannot load it. */
-struct vlci_image *vlci_host_libc(const char *name);
+/* The host library of that soname (or path, by its last part) if it belongs to libc, or NULL. */
+int vlci_host_libc(const char *name, struct vlci_image **image, vlc_error *error);
 
 /* The host's copy of a shared library; loads it in the host when it is not there yet. */
 int vlci_host_share(const char *name, struct vlci_image **image, vlc_error *error);
@@ -24,6 +23,9 @@ bool vlci_host_bind(struct vlci_image *image, const Elf64_Sym *symbol, const str
 
 /* Address of libc's own function, for our use; NULL when this libc has none. */
 void *vlci_host_symbol(const char *name);
+
+/* The file that replaced malloc in the host, so that contexts use it too and have no heap of their own; or NULL. */
+const char *vlci_host_malloc(void);
 
 void vlci_host_fork(enum vlci_fork when);
 

@@ -90,7 +90,8 @@ static int not_found(const struct vlci_image *from, const char *name, vlc_error 
 static int load_one(vlc_context *context, struct vlci_image *from, const char *name, bool only_loaded,
                     struct vlci_image **image, vlc_error *error) {
     if (is_shared(context, name)) return vlci_host_share(name, image, error);
-    if ((*image = vlci_host_libc(name))) return VLC_OK;
+    int status = vlci_host_libc(name, image, error);
+    if (status || *image) return status;
     bool by_path = strchr(name, '/') != NULL;
     if (!by_path && (*image = loaded_by_name(context, name))) return VLC_OK;
     char path[PATH_MAX];
@@ -111,7 +112,7 @@ static int load_one(vlc_context *context, struct vlci_image *from, const char *n
         close(fd);
         return vlci_fail(error, VLC_LOAD_FAILED, 0, name, "'%s' is not loaded (RTLD_NOLOAD)", name);
     }
-    int status = vlci_image_map(context, path, fd, image, error);
+    status = vlci_image_map(context, path, fd, image, error);
     close(fd);
     if (status) return status;
     (*image)->loader = from;

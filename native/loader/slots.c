@@ -31,11 +31,12 @@ static pool_function *pool_find(void) {
 }
 
 void vlci_slots_start(void) {
-    pool_function *function = pool_find();
+    pool_function *function = pool.size ? NULL : pool_find();
     if (!function) return; /* no slots: libraries that need one are refused with the cure */
-    char *mine = function(&pool.size);
+    size_t size;
+    char *mine = function(&size);
     pool.offset = mine - vlci_arch_thread_pointer();
-    if (pool.size > VLCI_SLOTS_SIZE) pool.size = VLCI_SLOTS_SIZE;
+    pool.size = size > VLCI_SLOTS_SIZE ? VLCI_SLOTS_SIZE : size;
 }
 
 bool vlci_slots_make(vlc_context *context) {

@@ -20,7 +20,7 @@ struct vlci_slots {
     uint8_t used[VLCI_SLOTS_SIZE / VLCI_SLOT];
 };
 
-/* Finds the pool of the process; called once, before the first context. */
+/* Finds the pool of the process, before the first context; again where memory or descriptors had run out then. */
 void vlci_slots_start(void);
 
 /* Gives a context slots of its own: it is resident. vlci_stack_start says where they lie. False: no memory. */

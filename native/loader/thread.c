@@ -49,8 +49,16 @@ static void exits_run_all(struct vlci_thread *thread) {
     }
 }
 
+/* PTHREAD_DESTRUCTOR_ITERATIONS is 4. ThreadSanitizer ends its record of the thread among the destructors of the
+ * fourth, and instrumented code crashes from then on. */
+#ifdef __SANITIZE_THREAD__
+#define LAST_ROUND 3
+#else
+#define LAST_ROUND 4
+#endif
+
 /* Runs among the destructors of the thread's keys. Others may still use TLS and our keys: it puts itself
- * off to the last round (PTHREAD_DESTRUCTOR_ITERATIONS is 4). */
+ * off to the last round. */
 static void thread_end(void *record) {
     struct vlci_thread *thread = record;
     sigset_t signals;
@@ -58,7 +66,7 @@ static void thread_end(void *record) {
     vlci_key_run_destructors(thread);
     vlci_companions_leave(thread);
     vlci_os_signals_block(&signals);
-    if (++thread->destructor_rounds < 4) {
+    if (++thread->destructor_rounds < LAST_ROUND) {
         /* A context's thread sees every round. A host's that first came to us in a destructor may not see the
          * last, so it is listed no longer. */
         vlci_lock_take(&vlci_tls_lock);
@@ -92,38 +100,46 @@ static void thread_end(void *record) {
     vlci_os_signals_restore(&signals);
 }
 
-static struct vlci_thread *thread_register(vlc_context *owner, void *start) {
-    int saved = errno;
-    sigset_t signals;
-    vlci_os_signals_block(&signals);
-    struct vlci_thread *thread = vlci_thread_current;
-    if (!thread && (thread = vlci_memory_take(sizeof *thread))) {
-        thread->owner = owner;
-        thread->start = start;
+/* Makes `thread` the record of the calling one, or adopts what a signal handler was quicker to make. */
+static void thread_register(struct vlci_thread *thread, vlc_context *owner, void *start) {
+    struct vlci_thread *known = vlci_thread_current;
+    if (known) {
+        vlci_memory_give(thread, sizeof *thread);
+        thread = known;
+    }
+    vlci_lock_take(&vlci_tls_lock);
+    thread->owner = owner;
+    thread->start = start;
+    thread->base.context = owner;
+    if (!known) {
         thread->pointer = vlci_arch_thread_pointer();
         thread->tid = vlci_os_thread_id();
         thread->handle = pthread_self();
-        thread->base.context = owner;
         thread->visit = &thread->base;
-        vlci_lock_take(&vlci_tls_lock);
         if (!is_over) {
             if ((thread->next = threads)) threads->link = &thread->next;
             thread->link = &threads;
             threads = thread;
         }
-        vlci_tls_thread_init(thread);
-        vlci_lock_drop(&vlci_tls_lock);
-        vlci_thread_current = thread;
-        pthread_setspecific(end_key, thread);
     }
+    vlci_tls_thread_init(thread);
+    vlci_lock_drop(&vlci_tls_lock);
+    vlci_thread_current = thread;
+    pthread_setspecific(end_key, thread);
+}
+
+static __attribute__((noinline)) struct vlci_thread *self_slow(void) {
+    int saved = errno;
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    struct vlci_thread *thread = vlci_thread_current;
+    if (!thread && (thread = vlci_memory_take(sizeof *thread))) thread_register(thread, NULL, NULL);
     vlci_os_signals_restore(&signals);
     errno = saved;
     return thread;
 }
 
-struct vlci_thread *vlci_thread_self(void) {
-    return vlci_thread_current ? vlci_thread_current : thread_register(NULL, NULL);
-}
+struct vlci_thread *vlci_thread_self(void) { return vlci_thread_current ? vlci_thread_current : self_slow(); }
 
 void vlci_thread_pin(vlc_context *context) {
     cpu_set_t slice, now, both;
@@ -141,6 +157,7 @@ struct beginning {
     vlc_context *context;
     struct vlci_stack *stack; /* of a resident context's thread, whose maker waits until it has begun */
     _Atomic(int) state;
+    struct vlci_thread *thread; /* made by the creator, who can still say that memory has run out */
 };
 enum { BEGINS, BEGUN, REFUSED };
 
@@ -156,24 +173,24 @@ static void answer(struct beginning *begin, bool waits, int state) {
 
 static void *thread_begin(void *argument) {
     struct beginning begin = *(struct beginning *)argument;
-    bool in_place = !begin.stack || vlci_stack_begin(begin.context, begin.stack);
-    struct vlci_thread *thread = in_place ? thread_register(begin.context, (void *)begin.function) : NULL;
-    if (!thread) { /* cannot be counted at its end, or has no slots, so it must not run the context's code */
-        if (!begin.stack) vlci_context_thread_ended(begin.context, vlci_os_thread_id());
-        answer(argument, begin.stack, REFUSED);
+    if (begin.stack && !vlci_stack_begin(begin.context, begin.stack)) { /* no slots for the context's code */
+        answer(argument, true, REFUSED);
         return NULL;
     }
+    sigset_t signals;
+    vlci_os_signals_block(&signals);
+    thread_register(begin.thread, begin.context, (void *)begin.function);
+    vlci_os_signals_restore(&signals);
     answer(argument, begin.stack, BEGUN);
     vlci_thread_pin(begin.context);
     uselocale(vlci_context_locale(begin.context));
     vlci_os_signal_unblock(vlci_evict_signal()); /* its maker may block all (jemalloc does) */
-    sigset_t signals;
     void *way_out[5], *result = NULL;
     pthread_sigmask(SIG_SETMASK, NULL, &signals);
     /* evict.c may bring us back. Not by siglongjmp: glibc's runs pthread_cleanup handlers on the way, which wait
      * for mutexes that threads evicted before still hold. */
     if (!__builtin_setjmp(way_out)) {
-        thread->way_out = way_out;
+        vlci_thread_current->way_out = way_out;
         result = begin.function(begin.argument);
     }
     vlci_thread_current->way_out = NULL;
@@ -200,15 +217,17 @@ static int create_on_stack(struct beginning *begin, pthread_t *handle, const pth
 int vlci_thread_create(vlc_context *context, pthread_t *handle, const pthread_attr_t *attributes,
                        void *(*function)(void *), void *argument) {
     struct beginning *begin = malloc(sizeof *begin);
-    if (!begin) return EAGAIN;
-    *begin = (struct beginning){ .function = function, .argument = argument, .context = context };
-    if (!vlci_context_thread_begins(context)) {
-        free(begin);
-        return EAGAIN;
-    }
-    int failed = context->slots ? create_on_stack(begin, handle, attributes)
+    struct vlci_thread *thread = begin ? vlci_memory_take(sizeof *thread) : NULL;
+    int failed = thread && vlci_context_thread_begins(context) ? 0 : EAGAIN;
+    if (!failed) {
+        *begin = (struct beginning){
+            .function = function, .argument = argument, .context = context, .thread = thread
+        };
+        failed = context->slots ? create_on_stack(begin, handle, attributes)
                                 : pthread_create(handle, attributes, thread_begin, begin);
-    if (failed) vlci_context_thread_ended(context, 0);
+        if (failed) vlci_context_thread_ended(context, 0);
+    }
+    if (failed) vlci_memory_give(thread, sizeof *thread);
     if (failed || context->slots) free(begin);
     return failed;
 }

@@ -76,9 +76,9 @@ struct vlci_thread {
     struct vlci_key_value *keys;
     size_t key_count;
     struct vlci_thread_exit *exits;
-    struct vlci_seat seat; /* companion.c's */
-    void **way_out;        /* of a context's thread: a buffer of __builtin_setjmp, back to where it began */
-    int evicted;           /* number of the system call to be taken out of, plus 1 */
+    struct vlci_seat seat;  /* companion.c's */
+    void **_Atomic way_out; /* of a context's thread: a buffer of __builtin_setjmp, back to where it began */
+    _Atomic(int) evicted;   /* number of the system call to be taken out of, plus 1 */
     bool has_dl_error;
     char dl_error[sizeof(((vlc_error *)0)->message)];
 };

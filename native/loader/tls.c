@@ -83,7 +83,9 @@ int vlci_tls_make_static(struct vlci_image *image, vlc_error *error) {
                          "cannot load '%s': its static thread-local storage wants an alignment of %zu, and "
                          "%lu is the most",
                          image->path, tls->align, VLCI_SLOT);
-    if (!vlci_thread_self()) return vlci_fail(error, VLC_SYSTEM, ENOMEM, image->path, "out of memory");
+    if (!vlci_thread_self())
+        return vlci_fail(error, VLC_SYSTEM, ENOMEM, image->path, "cannot load '%s': out of memory",
+                         image->path);
     sigset_t signals;
     vlci_os_signals_block(&signals);
     vlci_lock_take(&vlci_tls_lock);

@@ -88,9 +88,14 @@ int vlci_pthread_detach(pthread_t thread, vlc_context *context) {
     struct vlci_stack *stack = vlci_stack_of(context, thread);
     return stack ? vlci_stack_detach(context, stack) : joined(context, thread, pthread_detach(thread));
 }
+
+/* thrd_t is pthread_t in glibc, and thrd_join gives the low half of the pointer that the thread returned. By the
+ * functions that tools know which watch threads: ThreadSanitizer has never heard of thrd_join. */
 int vlci_thrd_join(thrd_t thread, int *value, vlc_context *context) {
-    if (is_detached(context, (pthread_t)thread)) return thrd_error;
-    return joined(context, (pthread_t)thread, thrd_join(thread, value));
+    void *result;
+    int failed = vlci_pthread_join((pthread_t)thread, &result, context);
+    if (!failed && value) *value = (int)(intptr_t)result;
+    return failed ? thrd_error : thrd_success;
 }
 int vlci_thrd_detach(thrd_t thread, vlc_context *context) {
     return vlci_pthread_detach((pthread_t)thread, context) ? thrd_error : thrd_success;
@@ -122,7 +127,6 @@ int vlci_thrd_create(thrd_t *thread, thrd_start_t function, void *argument, vlc_
     struct c11_start *start = malloc(sizeof *start);
     if (!start) return thrd_nomem;
     *start = (struct c11_start){ function, argument };
-    /* thrd_t is pthread_t in glibc, and thrd_join reads the low half of the pointer that the thread returned */
     int failed = vlci_pthread_create((pthread_t *)thread, NULL, c11_begin, start, context);
     if (!failed) return thrd_success;
     free(start);

@@ -14,11 +14,12 @@ static PyObject *module_limits(PyObject *module, PyObject *unused) {
     vlc_limits limits = { .size = sizeof limits };
     vlc_error error = VLC_ERROR_INIT;
     if (vlc_get_limits(&limits, &error) != VLC_OK) return vlci_raise(&error);
-    return Py_BuildValue("{sIsKsKsKsK}", "contexts", (unsigned)limits.contexts, "static_tls_total",
-                         (unsigned long long)limits.static_tls_total, "static_tls_used",
-                         (unsigned long long)limits.static_tls_used, "mappings",
-                         (unsigned long long)limits.mappings, "mappings_max",
-                         (unsigned long long)limits.mappings_max);
+    return Py_BuildValue(
+        "{sIsKsKsKsKsN}", "contexts", (unsigned)limits.contexts, "static_tls_total",
+        (unsigned long long)limits.static_tls_total, "static_tls_used",
+        (unsigned long long)limits.static_tls_used, "mappings", (unsigned long long)limits.mappings,
+        "mappings_max", (unsigned long long)limits.mappings_max, "host_malloc",
+        limits.host_malloc ? PyUnicode_DecodeFSDefault(limits.host_malloc) : Py_NewRef(Py_None));
 }
 
 static PyObject *module_context_name_of(PyObject *module, PyObject *address) {
@@ -137,7 +138,7 @@ static void module_free(void *module) { module_clear(module); }
 static PyMethodDef module_methods[] = {
     { "limits", module_limits, METH_NOARGS,
       "limits()\n--\n\nFigures of the whole process: contexts, static_tls_total and _used (bytes), mappings, "
-      "mappings_max." },
+      "mappings_max; host_malloc (a file, or None)." },
     { "context_name_of", module_context_name_of, METH_O,
       "context_name_of(address)\n--\n\nName of the context whose library holds the address; 0: that this "
       "thread is "

@@ -10,7 +10,7 @@
 
 #include "contexts.h"
 
-enum { THREADS = 4, MICROSECONDS = 100, MILLISECONDS = UNDER_ASAN ? 1500 : 700 };
+enum { THREADS = 4, MICROSECONDS = 100, MILLISECONDS = UNDER_SANITIZER ? 1500 : 700 };
 
 static _Atomic(probe) use;            /* of a context: reads a thread-local variable */
 static _Atomic(vlc_context *) inside; /* the threads to do that on; NULL: on all */

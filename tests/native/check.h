@@ -43,12 +43,12 @@ __attribute__((format(printf, 3, 4))) static inline void check_failed(const char
         CHECK(actual_ == expected_, "%s is %lld, not %lld", #actual, actual_, expected_);                    \
     } while (0)
 
-/* AddressSanitizer stands between a program and its libc: it calls dlopen in its own name, keeps freed memory
- * and maps as it likes. What it changes about the host is not checked under it. */
-#if defined(__SANITIZE_ADDRESS__)
-#define UNDER_ASAN 1
+/* A sanitizer stands between a program and its libc: it calls dlopen in its own name, keeps freed memory and maps
+ * as it likes. What it changes about the host is not checked under it. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNDER_SANITIZER 1
 #else
-#define UNDER_ASAN 0
+#define UNDER_SANITIZER 0
 #endif
 
 #define CHECK_TEXT(actual, expected)                                                                         \

@@ -10,7 +10,7 @@
 #include "contexts.h"
 
 #ifndef DAMAGED_STEP /* every n-th byte; 1 for a thorough run by hand */
-#define DAMAGED_STEP (UNDER_ASAN ? 67 : 11)
+#define DAMAGED_STEP (UNDER_SANITIZER ? 67 : 11)
 #endif
 
 enum outcome { LOADED = 40, REFUSED, NO_WORDS, NOT_OPENED }; /* not 1: sanitizers exit with that */
@@ -124,7 +124,7 @@ static void damage_words(const char *where) {
     if (!table) return;
     for (size_t at = table->sh_offset; at < table->sh_offset + table->sh_size; at += 4)
         for (uint32_t value = 0; value < 8; value++) {
-            if (UNDER_ASAN && value % 4 != at / 4 % 4) continue;
+            if (UNDER_SANITIZER && value % 4 != at / 4 % 4) continue;
             memcpy(mutant + at, &value, sizeof value);
             try_mutant(where, at, sizeof value);
         }

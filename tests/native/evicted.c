@@ -49,9 +49,9 @@ static void check_waiters(void) {
             mappings = mapping_count();
         }
     }
-    CHECK(UNDER_ASAN || resident_kilobytes() < kilobytes + 1024, "%d rounds left %ld kB", ROUNDS - WARM,
+    CHECK(UNDER_SANITIZER || resident_kilobytes() < kilobytes + 1024, "%d rounds left %ld kB", ROUNDS - WARM,
           resident_kilobytes() - kilobytes);
-    CHECK(UNDER_ASAN || mapping_count() <= mappings + 8, "%ld mappings became %ld", mappings,
+    CHECK(UNDER_SANITIZER || mapping_count() <= mappings + 8, "%ld mappings became %ld", mappings,
           mapping_count());
     CHECK(!is_mapped("libwaiters.so"), "libwaiters.so stays mapped");
 }

@@ -26,7 +26,7 @@ static void check_under_work(void) {
     vlc_context *context = context_from(&spec);
     probe under = find(context, load(context, FIXTURE("forks"), RTLD_NOW), "forks_under");
     for (long kind = 0; kind < 3; kind++) {
-        const long order[] = { kind, UNDER_ASAN ? 20 : 100 }; /* its shadow makes each fork slow */
+        const long order[] = { kind, UNDER_SANITIZER ? 20 : 100 }; /* its shadow makes each fork slow */
         long ended = call(context, under, (long)(uintptr_t)order);
         CHECK(ended == 0, "a child beside a thread in %s ended with %ld%s", kinds[kind], ended,
               ended == 1000 + SIGALRM ? " (it hangs)" : "");

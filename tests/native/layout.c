@@ -59,7 +59,8 @@ AT(vlc_limits, late_calls, 48);
 AT(vlc_limits, resident, 56);
 AT(vlc_limits, next_is_resident, 60);
 AT(vlc_limits, resident_tls_total, 64);
-SIZE(vlc_limits, 72);
+AT(vlc_limits, host_malloc, 72);
+SIZE(vlc_limits, 80);
 
 _Static_assert(VLC_RESIDENT_NEVER == 0 && VLC_RESIDENT_WHEN_NEEDED == 1 && VLC_RESIDENT_ALWAYS == 2,
                "the numbers of vlc_residence are part of the ABI");

@@ -25,8 +25,8 @@ int main(void) {
               questions[q], (unsigned long long)mapped_bytes(context), (unsigned long long)before);
         CHECK(mapping_count() <= mappings + 4, "%s: %ld kernel mappings became %ld", questions[q], mappings,
               mapping_count());
-        CHECK(UNDER_ASAN || resident_kilobytes() < kilobytes + 512, "%s: %d rounds left %ld kB", questions[q],
-              ROUNDS, resident_kilobytes() - kilobytes);
+        CHECK(UNDER_SANITIZER || resident_kilobytes() < kilobytes + 512, "%s: %d rounds left %ld kB",
+              questions[q], ROUNDS, resident_kilobytes() - kilobytes);
     }
     context_close(context);
     return check_result();

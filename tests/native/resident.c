@@ -9,7 +9,13 @@
 
 #include "contexts.h"
 
-enum { SLOTS = 64 << 10, STACK = 1 << 20, ROUNDS = UNDER_ASAN ? 8 : 24, WARM = ROUNDS / 3, CALLS = 5000 };
+enum {
+    SLOTS = 64 << 10,
+    STACK = 1 << 20,
+    ROUNDS = UNDER_SANITIZER ? 8 : 24,
+    WARM = ROUNDS / 3,
+    CALLS = 5000
+};
 
 static vlc_context *resident_new(const char *name) {
     vlc_spec spec = VLC_SPEC_INIT;
@@ -315,9 +321,9 @@ static void check_rounds(void) {
             mappings = mapping_count();
         }
     }
-    CHECK(UNDER_ASAN || resident_kilobytes() < kilobytes + 512, "%d rounds left %ld kB", ROUNDS - WARM,
+    CHECK(UNDER_SANITIZER || resident_kilobytes() < kilobytes + 512, "%d rounds left %ld kB", ROUNDS - WARM,
           resident_kilobytes() - kilobytes);
-    CHECK(UNDER_ASAN || mapping_count() <= mappings + 8, "%ld mappings became %ld", mappings,
+    CHECK(UNDER_SANITIZER || mapping_count() <= mappings + 8, "%ld mappings became %ld", mappings,
           mapping_count());
 }
 

@@ -96,7 +96,7 @@ static void faults(vlc_context *a, vlc_context *b) {
 
     /* Without a handler of the host, a fault ends the process as it would have. */
     CHECK_EQUAL(child_ends(a, "signals_once", 0), 0);
-    if (!UNDER_ASAN) {
+    if (!UNDER_SANITIZER) {
         static const int others[] = { SIGILL, SIGTRAP, SIGFPE };
         for (int i = 0; i < 3; i++) {
             CHECK_EQUAL(call_named(a, NULL, "signals_take", others[i]), 0);

@@ -19,6 +19,7 @@ from vlcs._core._executor import Executor
 from vlcs._core._gate import Gate, State
 from vlcs._core._kernel_text import format_list
 from vlcs._core._registry import REGISTRY
+from vlcs._core._stats import report_what_stays
 
 if TYPE_CHECKING:
     from vlcs._core._choice import Choice
@@ -142,6 +143,7 @@ class Instance:
         self._interpreter = self.bridge = None
         self.gate.close()
         REGISTRY.remove(self)
+        report_what_stays()
 
     def _choose(self, request: Request | None) -> Choice | None:
         if request is None:

@@ -206,8 +206,8 @@ class Caller(Block):
         name stands for the same function here. While `busy` is true, all calls go to `_run`.
         """
 
-def limits() -> dict[str, int]:
-    """`vlc_get_limits`: contexts, static_tls_total, static_tls_used, mappings, mappings_max."""
+def limits() -> dict[str, Any]:
+    """`vlc_get_limits`: contexts, static_tls_total, static_tls_used, mappings, mappings_max, host_malloc."""
 
 def context_name_of(address: int) -> str | None:
     """Name of the context whose library holds the address; 0: that this thread is inside of."""

@@ -1,10 +1,13 @@
 """Figures of a context and of the process, in the units that people read."""
 
+import logging
 from dataclasses import dataclass
+from functools import cache
 
 from vlcs._core import _native
 
 _NANOSECONDS = 1e9
+_LOG = logging.getLogger("vlcs")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class Limits:
     """Kernel mappings of the process now: about 180 per context with NumPy, 470 with PyTorch."""
     mappings_max: int
     """The kernel's limit, vm.max_map_count."""
+    host_malloc: str | None
+    """File whose malloc has replaced libc's (a preload, AddressSanitizer), so that contexts use it too, and
+    what their libraries leak stays in the process; None: each context has a heap, which goes with it."""
 
 
 def measure(figures: dict[str, int], *, jobs: int, leases: int) -> Stats:
@@ -88,4 +94,16 @@ def limits() -> Limits:
         static_tls_used=figures["static_tls_used"],
         mappings=figures["mappings"],
         mappings_max=figures["mappings_max"],
+        host_malloc=figures["host_malloc"],
     )
+
+
+@cache  # once a process: it is true from its start to its end
+def report_what_stays() -> None:
+    """After a context was closed: says that its libraries' leaks stay, where they do."""
+    if file := limits().host_malloc:
+        _LOG.warning(
+            "memory that libraries of closed contexts have leaked stays in this process: its malloc is that "
+            "of %s, which contexts use too. Without it, each context's memory is given back.",
+            file,
+        )

@@ -57,7 +57,8 @@ def situations(draw: st.DrawFn) -> Situation:
             nodes=(nodes := draw(st.integers(1, 2))),
             cores=cores,
             threads=draw(st.integers(1, 2)),
-            l3=draw(st.sampled_from([None, 1, 2, 3])),
+            # Of the whole package, which may have two nodes, or a part of a node.
+            l3=draw(st.sampled_from([None, *(share for share in (1, 2, 3) if cores % share == 0)])),
             number=draw(st.sampled_from(["last", "adjacent", "round"])),
         ),
     )
@@ -127,6 +128,23 @@ def test_one_group_is_enough_where_one_is_large_enough(at: Situation, count: int
     for key in (lambda cpu: cpu.package, lambda cpu: cpu.node, lambda cpu: cpu.domain):
         if any(at.cores(group) >= count for group in at.groups(key)):
             assert len({key(cpu) for cpu in chosen}) == 1
+
+
+@PROPERTY
+@given(situations(), st.integers(1, 12), st.integers(0, 71))
+def test_near_is_as_near_as_there_is_room(at: Situation, count: int, index: int) -> None:
+    topology = at.machine.topology
+    anchor = topology.cpu(sorted(at.machine.allowed)[index % len(at.machine.allowed)])
+    at = replace(at, claims=(*at.claims, Claim("near", frozenset({anchor.number}), exclusive=False)))
+    if count > sum(at.cores(group) for group in at.groups(lambda _: 0)):
+        return
+    request = _request.read(cores=count, near="near")
+    assert request is not None
+    chosen = [topology.cpu(cpu) for cpu in _choice.choose(request, at.machine, at.claims).cpus]
+    for key in (lambda cpu: cpu.domain, lambda cpu: cpu.node, lambda cpu: cpu.package):
+        room = [group for group in at.groups(key) if key(topology.cpu(min(group))) == key(anchor)]
+        if room and at.cores(room[0]) >= count:
+            assert {key(cpu) for cpu in chosen} == {key(anchor)}
 
 
 @PROPERTY

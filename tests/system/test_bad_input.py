@@ -70,6 +70,12 @@ def test_cpus_that_cannot_be() -> None:
         refused(bad, lambda: vlcs.VLC(cpus=True), "bool")
         refused(bad, lambda: vlcs.VLC(cpus=["0"]), "'0'")
         refused(bad, lambda: vlcs.VLC(exclusive=True), "exclusive=True needs cpus=")
+        refused(bad, lambda: vlcs.VLC(cores="0"), "cannot read cores='0'")
+        refused(bad, lambda: vlcs.VLC(cores=10_000), "cannot pick 10000 cores: the process may use")
+        refused(bad, lambda: vlcs.VLC(fraction=2), "cannot read fraction=2")
+        refused(bad, lambda: vlcs.VLC(node=10_000), "NUMA node 10000 does not exist")
+        refused(bad, lambda: vlcs.VLC(cores=1, near="nobody"), "cannot place a context near 'nobody'")
+        refused(bad, lambda: vlcs.VLC(cpus="0", cores=1), "cpus='0' with cores=1")
         refused(ValueError, lambda: vlcs.VLC(cpus=set()))  # a fitting built-in as well
         assert footprint() == before, (before, footprint())
         """,
@@ -102,9 +108,9 @@ def test_names_and_options_that_cannot_be() -> None:
         refused(bad, lambda: a.load_library(""), "a path or a soname")
         refused(bad, lambda: a.close(timeout=-1), "timeout=-1")
         try:
-            vlcs.VLC(cores="0")
+            vlcs.VLC(core="0")
         except TypeError as error:
-            assert "cores" in str(error)
+            assert "'core'" in str(error)
         assert footprint() == before, (before, footprint())
         assert a.run(len, "on") == 2
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -108,7 +109,10 @@ def test_hwloc_reads_the_same(name: str, tmp_path: Path) -> None:
 
 
 def test_hwloc_reads_the_same_of_this_machine() -> None:
-    compare(seen(_topology.read()), hwloc.ask())
+    ours, theirs = seen(_topology.read()), hwloc.ask()
+    assert ours.memory.keys() == theirs.memory.keys()
+    # Memory of a virtual machine comes and goes: 7.6 GB grew to 11.2 within an hour of this test's writing.
+    compare(replace(ours, memory={}), replace(theirs, memory={}))
 
 
 def test_cpus_are_found_in_their_places() -> None:

@@ -363,6 +363,30 @@ for generation in range(3):
     )
 
 
+def test_a_lock_of_threading_that_another_thread_holds() -> None:
+    run_child(
+        START
+        + """
+import signal, vlcs
+def fork():
+    import os, signal, threading
+    with getattr(threading, "_shutdown_locks_lock", threading.Lock()):  # up to Python 3.12
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(10)
+            thread = threading.Thread(target=print, args=["in the child"])
+            thread.start()
+            thread.join()
+            os._exit(5)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+a = vlcs.VLC("a")
+with getattr(threading, "_shutdown_locks_lock", threading.Lock()):
+    assert a.run(fork) == a.submit(fork).result() == 5
+""",
+        timeout=60,
+    )
+
+
 HAMMER = """
 import signal, sys, threading, vlcs
 a, b = vlcs.VLC("a"), vlcs.VLC("b", threads=2)

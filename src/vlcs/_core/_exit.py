@@ -10,6 +10,7 @@ import _thread
 import atexit
 import logging
 import os
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -36,7 +37,9 @@ def install() -> None:
     global _installed  # noqa: PLW0603 - one process, one exit
     if not _installed:
         _installed = True
-        os.register_at_fork(after_in_child=REGISTRY.after_fork)
+        # Up to Python 3.12, where a thread forks that threading does not know, as ours are, it takes a lock in
+        # the child that another thread of the parent may hold: the thread has to be known before.
+        os.register_at_fork(before=threading.current_thread, after_in_child=REGISTRY.after_fork)
         atexit.register(close_all)
 
 

@@ -95,7 +95,50 @@ static void check_model(const char *file, bool everywhere) {
     context_close(context);
 }
 
+static void *task(void *unused) {
+    (void)unused;
+    return (void *)use(1);
+}
+
+/* Threads of a context, on which alone the signal comes: it may be before they have begun for us. */
+static void check_own_threads(const char *file) {
+    sigset_t alarms, before;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART }, host;
+    vlc_context *user = context_new("used");
+    atomic_store(&use, find(user, load(user, file, RTLD_NOW), "tls_registers"));
+    atomic_store(&inside, NULL);
+    atomic_store(&handled, 0);
+    REQUIRE(sigaction(SIGALRM, &action, &host) == 0, "sigaction failed");
+    long end = milliseconds() + MILLISECONDS, made = 0;
+    for (; milliseconds() < end; made++) {
+        vlc_error error = VLC_ERROR_INIT;
+        vlc_task *tasks[THREADS];
+        vlc_spec spec = VLC_SPEC_INIT;
+        spec.threads = THREADS;
+        vlc_context *context = context_from(&spec);
+        alarm_every(MICROSECONDS / 2);
+        for (uint32_t i = 0; i < THREADS; i++)
+            REQUIRE(vlc_submit_on(context, i, task, NULL, &tasks[i], &error) == VLC_OK, "%s", error.message);
+        pthread_sigmask(SIG_BLOCK, &alarms, &before);
+        for (int i = 0; i < THREADS; i++) {
+            void *result;
+            REQUIRE(vlc_wait(tasks[i], &result, &error) == VLC_OK, "%s", error.message);
+            CHECK(!result, "%s: tls.c:%ld is not so", file, (long)(intptr_t)result);
+        }
+        alarm_every(0);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        context_close(context); /* which waits for all threads that it has counted */
+    }
+    REQUIRE(sigaction(SIGALRM, &host, NULL) == 0, "sigaction failed");
+    CHECK(wrong == 0 && handled > 20, "%s: wrong in %ld of %ld handlers, %ld contexts", file, wrong, handled,
+          made);
+    context_close(user);
+}
+
 int main(void) {
+    check_own_threads(FIXTURE("tls_general"));
     check_model(FIXTURE("tls_general"), true);
     check_model(FIXTURE("tls_descriptor"), true);
     check_model(FIXTURE("tls_initial"), false); /* a thread has its slot once it has entered */

@@ -37,8 +37,8 @@ def install() -> None:
     global _installed  # noqa: PLW0603 - one process, one exit
     if not _installed:
         _installed = True
-        # Up to Python 3.12, where a thread forks that threading does not know, as ours are, it takes a lock in
-        # the child that another thread of the parent may hold: the thread has to be known before.
+        # Up to Python 3.12, where a thread forks that threading does not know, it takes a lock in the child
+        # that another thread of the parent may have held. So it is made known before.
         os.register_at_fork(before=threading.current_thread, after_in_child=REGISTRY.after_fork)
         atexit.register(close_all)
 

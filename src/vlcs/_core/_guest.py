@@ -389,7 +389,7 @@ def _fork(when: int) -> None:
     in hand would keep its holder from printing.
     """
     if when == 0:
-        threading.current_thread()  # in the child, a thread that it does not know waits for a lock of the parent's
+        threading.current_thread()  # has it known there, as in the host (_exit.py)
         _imp.acquire_lock()
     _vlcs_host.fork(when)
     if when != 0:

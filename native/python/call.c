@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "guest.h"
 #include "interrupt.h"
 #include "status.h"
@@ -60,6 +61,7 @@ static vlci_object *ask(struct call *call) {
         payload ? api->PyObject_CallFunctionObjArgs(call->guest->serve, payload, leases, NULL) : NULL;
     api->Py_DecRef(payload); /* NULL is fine */
     api->Py_DecRef(leases);
+    if (answer) vlci_array_learn(call->guest); /* an array has arrived, perhaps */
     return answer;
 }
 
@@ -117,7 +119,7 @@ static vlci_object *call_function(struct call *call) {
     const struct vlci_api *api = &guest->api;
     vlci_object *answer = NULL, *result = perform(call);
     if (result) {
-        call->plain = vlci_value_write(&call->answer, guest, result);
+        call->plain = vlci_value_write(&call->answer, guest, vlci_host(), result);
         if (!call->plain) answer = api->PyObject_CallFunctionObjArgs(guest->encode_value, result, NULL);
         api->Py_DecRef(result);
     }
@@ -249,6 +251,7 @@ static int take_pickle(struct call *call, PyObject *payload, PyObject *buffers) 
 PyObject *vlci_call(struct vlci_realm *guest, PyObject *payload, PyObject *buffers) {
     struct call call;
     begin(&call, guest, NULL);
+    vlci_array_learn(vlci_host());
     PyObject *result = NULL;
     if (take_pickle(&call, payload, buffers) == 0 && cross(&call) == 0) result = answer(&call);
     end(&call);
@@ -262,7 +265,7 @@ enum vlci_outcome vlci_call_function(struct vlci_realm *guest, struct vlci_name 
     call.has_names = names && PyTuple_Size(names) > 0;
     enum vlci_outcome outcome = VLCI_FAILED;
     vlci_object *value;
-    if (!vlci_value_write_call(&call.request, vlci_host(), (vlci_object *const *)args, count,
+    if (!vlci_value_write_call(&call.request, vlci_host(), guest, (vlci_object *const *)args, count,
                                (vlci_object *)names)) {
         outcome = VLCI_NOT_PLAIN;
     } else if (cross(&call) < 0) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "host_module.h"
 #include "lease.h"
 #include "name.h"
@@ -127,6 +128,7 @@ static int furnish(const struct vlci_birth *birth) {
 
 static void forget_objects(struct vlci_realm *realm) {
     vlci_names_forget(realm);
+    vlci_array_forget(realm);
     vlci_object **objects[] = {
         &realm->serve,        &realm->end,          &realm->apply,    &realm->resolve,
         &realm->encode_value, &realm->encode_error, &realm->show,     &realm->follow_hooks,

@@ -23,8 +23,6 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
 /* X(result, name, arguments): needed on both sides; in the limited API, so the host's are linked. */
 #define VLCI_API_SHARED(X)                                                                                   \
     X(int, Py_AddPendingCall, (int (*)(void *), void *))                                                     \
-    X(void, Py_DecRef, (vlci_object *))                                                                      \
-    X(void, Py_IncRef, (vlci_object *))                                                                      \
     X(vlci_object *, PyBool_FromLong, (long))                                                                \
     X(int, PyBuffer_FillInfo, (Py_buffer *, vlci_object *, void *, Py_ssize_t, int, int))                    \
     X(void, PyBuffer_Release, (Py_buffer *))                                                                 \
@@ -33,6 +31,8 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(vlci_object *, PyComplex_FromDoubles, (double, double))                                                \
     X(double, PyComplex_ImagAsDouble, (vlci_object *))                                                       \
     X(double, PyComplex_RealAsDouble, (vlci_object *))                                                       \
+    X(void, Py_DecRef, (vlci_object *))                                                                      \
+    X(vlci_object *, PyDict_GetItemString, (vlci_object *, const char *))                                    \
     X(vlci_object *, PyDict_GetItemWithError, (vlci_object *, vlci_object *))                                \
     X(vlci_object *, PyDict_New, (void))                                                                     \
     X(int, PyDict_Next, (vlci_object *, Py_ssize_t *, vlci_object **, vlci_object **))                       \
@@ -49,6 +49,8 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(vlci_object *, PyFrozenSet_New, (vlci_object *))                                                       \
     X(int, PyGILState_Ensure, (void))                                                                        \
     X(vlci_thread_state *, PyGILState_GetThisThreadState, (void))                                            \
+    X(vlci_object *, PyImport_GetModuleDict, (void))                                                         \
+    X(void, Py_IncRef, (vlci_object *))                                                                      \
     X(void *, PyInterpreterState_Get, (void))                                                                \
     X(vlci_object *, PyIter_Next, (vlci_object *))                                                           \
     X(vlci_object *, PyList_GetItem, (vlci_object *, Py_ssize_t))                                            \
@@ -60,8 +62,10 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(vlci_object *, PyLong_FromSsize_t, (Py_ssize_t))                                                       \
     X(vlci_object *, PyLong_FromString, (const char *, char **, int))                                        \
     X(vlci_object *, PyNumber_ToBase, (vlci_object *, int))                                                  \
+    X(vlci_object *, PyObject_CallFunctionObjArgs, (vlci_object *, ...))                                     \
     X(void, PyObject_Free, (void *))                                                                         \
     X(vlci_object *, PyObject_GetAttr, (vlci_object *, vlci_object *))                                       \
+    X(vlci_object *, PyObject_GetAttrString, (vlci_object *, const char *))                                  \
     X(int, PyObject_GetBuffer, (vlci_object *, Py_buffer *, int))                                            \
     X(vlci_object *, PyObject_GetIter, (vlci_object *))                                                      \
     X(vlci_object *, PyObject_Type, (vlci_object *))                                                         \
@@ -84,7 +88,6 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
 /* Needed of guests only. */
 #define VLCI_API_GUEST(X)                                                                                    \
     X(vlci_object *, Py_CompileString, (const char *, const char *, int))                                    \
-    X(vlci_object *, PyDict_GetItemString, (vlci_object *, const char *))                                    \
     X(int, PyDict_SetItemString, (vlci_object *, const char *, vlci_object *))                               \
     X(int, PyErr_GivenExceptionMatches, (vlci_object *, vlci_object *))                                      \
     X(void, PyErr_NormalizeException, (vlci_object **, vlci_object **, vlci_object **))                      \
@@ -95,16 +98,13 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(int, Py_FinalizeEx, (void))                                                                            \
     X(const char *, Py_GetVersion, (void))                                                                   \
     X(vlci_object *, PyImport_AddModule, (const char *))                                                     \
-    X(vlci_object *, PyImport_GetModuleDict, (void))                                                         \
     X(void, Py_InitializeEx, (int))                                                                          \
     X(int, Py_IsInitialized, (void))                                                                         \
     X(int, PyList_Append, (vlci_object *, vlci_object *))                                                    \
     X(long, PyLong_AsLong, (vlci_object *))                                                                  \
     X(vlci_object *, PyModule_GetDict, (vlci_object *))                                                      \
     X(vlci_object *, PyObject_Call, (vlci_object *, vlci_object *, vlci_object *))                           \
-    X(vlci_object *, PyObject_CallFunctionObjArgs, (vlci_object *, ...))                                     \
     X(vlci_object *, PyObject_CallObject, (vlci_object *, vlci_object *))                                    \
-    X(vlci_object *, PyObject_GetAttrString, (vlci_object *, const char *))                                  \
     X(Py_ssize_t, PyObject_Size, (vlci_object *))                                                            \
     X(vlci_object *, PyObject_Str, (vlci_object *))                                                          \
     X(int, PySys_SetObject, (const char *, vlci_object *))                                                   \

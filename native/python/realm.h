@@ -19,6 +19,7 @@ struct vlci_lease;
 struct vlci_visit;
 struct vlci_interruptible;
 struct vlci_name;
+struct vlci_numpy;
 
 enum vlci_life {
     VLCI_STARTING,
@@ -56,6 +57,8 @@ struct vlci_realm {
     bool stayed_behind;                     /* of a child: it lives in the parent, where its threads are */
 
     vlci_object *lease_type;
+    _Atomic(struct vlci_numpy *)
+        numpy; /* array.c's, once it has been imported there; written under its GIL */
     /* Guests only. */
     vlci_object *serve, *end; /* of _vlcs_guest, as are the next */
     vlci_object *apply, *resolve, *encode_value, *encode_error, *show, *follow_hooks;

@@ -1,5 +1,8 @@
 #include "value.h"
 
+#include "array.h"
+
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +26,7 @@ enum tag {
     DICT,
     SET,
     FROZENSET,
+    ARRAY,      /* with its number of dimensions */
     KEPT = 0x80 /* a flag: it has the next number, since SAME may follow */
 };
 
@@ -42,6 +46,8 @@ struct kept {
 
 struct writer {
     struct vlci_message *message;
+    struct vlci_realm *realm;
+    const struct vlci_realm *receiver;
     const struct vlci_api *api;
     struct kept *kept; /* by address, in a table that is never full; NULL while it is empty */
     size_t kept_mask;
@@ -198,6 +204,17 @@ static bool write_container(struct writer *writer, vlci_object *object, int flag
     return false;
 }
 
+static bool write_array(struct writer *writer, vlci_object *object, int flag) {
+    struct vlci_array array;
+    if (!vlci_array_is_known(writer->receiver)) return false;
+    if (!vlci_array_take(&array, writer->message, writer->realm, object)) return false;
+    size_t size = (size_t)array.dimensions * sizeof array.shape[0];
+    if (!put_sized(writer, ARRAY | flag, array.dimensions, NULL)) return false;
+    char *room = vlci_message_grow(writer->message, offsetof(struct vlci_array, shape) + size);
+    if (room) memcpy(room, &array, offsetof(struct vlci_array, shape) + size);
+    return room;
+}
+
 /* What has an identity. An object that only one place refers to cannot come again. */
 static bool write_whole(struct writer *writer, vlci_object *object) {
     const struct vlci_api *api = writer->api;
@@ -214,6 +231,7 @@ static bool write_whole(struct writer *writer, vlci_object *object) {
     }
     if (type == api->str_type) return write_str(writer, object, flag);
     if (type == api->bytes_type) return write_bytes(writer, object, flag);
+    if (vlci_array_is(writer->realm, object)) return write_array(writer, object, flag);
     bool done = writer->depth++ < DEEPEST && write_container(writer, object, flag);
     writer->depth--;
     if (flag) find(writer, object)->open = false;
@@ -238,8 +256,11 @@ static bool write_object(struct writer *writer, vlci_object *object) {
 }
 
 /* Without clearing the table, which most values do not need. */
-static void begin(struct writer *writer, struct vlci_message *message, struct vlci_realm *realm) {
+static void begin(struct writer *writer, struct vlci_message *message, struct vlci_realm *realm,
+                  const struct vlci_realm *receiver) {
     writer->message = message;
+    writer->realm = realm;
+    writer->receiver = receiver;
     writer->api = &realm->api;
     writer->kept = NULL;
     writer->kept_count = 0;
@@ -250,22 +271,24 @@ static bool end(struct writer *writer, bool done) {
     writer->message->kept = writer->kept_count;
     if (writer->kept) forget_kept(writer);
     if (!done) {
-        writer->message->size = writer->message->kept = 0;
+        vlci_message_end(writer->message);
         writer->api->PyErr_Clear();
     }
     return done;
 }
 
-bool vlci_value_write(struct vlci_message *message, struct vlci_realm *realm, vlci_object *value) {
+bool vlci_value_write(struct vlci_message *message, struct vlci_realm *realm,
+                      const struct vlci_realm *receiver, vlci_object *value) {
     struct writer writer;
-    begin(&writer, message, realm);
+    begin(&writer, message, realm, receiver);
     return end(&writer, write_object(&writer, value));
 }
 
-bool vlci_value_write_call(struct vlci_message *message, struct vlci_realm *realm, vlci_object *const *args,
-                           Py_ssize_t count, vlci_object *names) {
+bool vlci_value_write_call(struct vlci_message *message, struct vlci_realm *realm,
+                           const struct vlci_realm *receiver, vlci_object *const *args, Py_ssize_t count,
+                           vlci_object *names) {
     struct writer writer;
-    begin(&writer, message, realm);
+    begin(&writer, message, realm, receiver);
     Py_ssize_t named = names ? realm->api.PyTuple_Size(names) : 0;
     bool done = put_sized(&writer, TUPLE, count - named, NULL);
     for (Py_ssize_t i = 0; done && i < count - named; i++) done = write_object(&writer, args[i]);
@@ -279,6 +302,8 @@ bool vlci_value_write_call(struct vlci_message *message, struct vlci_realm *real
 /* ---- reading ------------------------------------------------------------------------------------------- */
 
 struct reader {
+    const struct vlci_message *message;
+    struct vlci_realm *realm;
     const struct vlci_api *api;
     const char *at;
     vlci_object **kept; /* by number; references, since a set or dict may drop an item that it has already */
@@ -335,6 +360,12 @@ static vlci_object *read_set(struct reader *reader, vlci_object *set, Py_ssize_t
     return set;
 }
 
+static vlci_object *read_array(struct reader *reader, Py_ssize_t dimensions) {
+    struct vlci_array array;
+    take(reader, &array, offsetof(struct vlci_array, shape) + (size_t)dimensions * sizeof array.shape[0]);
+    return vlci_array_make(&array, reader->message, reader->realm);
+}
+
 /* What has a size. A number is given out before the items get theirs, as it was in writing. A tuple and a
  * frozenset are filled while nobody else refers to them, or their interpreter refuses. */
 static vlci_object *read_sized(struct reader *reader, int tag) {
@@ -356,6 +387,7 @@ static vlci_object *read_sized(struct reader *reader, int tag) {
     case TUPLE: object = read_sequence(reader, api->PyTuple_New(size), size, api->PyTuple_SetItem); break;
     case SET: object = read_set(reader, api->PySet_New(NULL), size); break;
     case FROZENSET: object = read_set(reader, api->PyFrozenSet_New(NULL), size); break;
+    case ARRAY: object = read_array(reader, size); break;
     default: {
         const char *data = reader->at;
         reader->at += size;
@@ -399,7 +431,9 @@ int vlci_value_read(const struct vlci_message *message, struct vlci_realm *realm
     const struct vlci_api *api = &realm->api;
     vlci_object *inside[INLINE_KEPT];
     bool few = message->kept <= INLINE_KEPT;
-    struct reader reader = { api, message->bytes, few ? inside : malloc(message->kept * sizeof *inside), 0 };
+    struct reader reader = {
+        message, realm, api, message->bytes, few ? inside : malloc(message->kept * sizeof *inside), 0
+    };
     if (!reader.kept) {
         api->PyErr_NoMemory();
         return -1;

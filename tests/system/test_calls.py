@@ -326,3 +326,135 @@ def test_the_short_way_is_a_method() -> None:
         """,
         timeout=30,
     )
+
+
+def test_arrays_on_the_short_way() -> None:
+    run_child(
+        """
+        import gc, numpy as np, operator, time, weakref, vlcs
+        from typing import cast
+        a, b = vlcs.VLC("a"), vlcs.VLC("b")
+        pointer = lambda array: array.__array_interface__["data"][0]
+        base = np.arange(24.0).reshape(2, 3, 4)
+        fixed = np.arange(5)
+        fixed.flags.writeable = False
+        record = np.zeros(3, dtype=[("a", "i4"), ("b", "f8")])
+        shared = [base, np.asfortranarray(base), base[0], base[:, 1], base.T, base[::-1], base[..., ::2]]
+        shared += [fixed]
+        shared += [np.array(7.5), np.float32([[1]]), np.ones((1, 5, 1)), np.ones((3, 1), order="F")]
+        shared += [np.zeros(4, dtype=code) for code in "?bBhHiIlLqQefdgFDG"]
+        shared += [record, np.zeros(3, dtype=">i4"), np.zeros(2, "S3"), np.zeros(2, "U3")]
+        shared += [np.array(["2026-01-02"], dtype="M8[D]"), np.array([3], dtype="m8[s]")]
+        copied = [np.zeros((0, 3)), np.array([1, "x", None], dtype=object), np.matrix([[1]]), np.ma.ones(3)]
+        for _ in range(3):  # the first array makes the context import NumPy
+            for array in shared + copied:
+                back = a.run(cast, None, array)
+                assert type(back) is type(array) and back.dtype == array.dtype and back.shape == array.shape
+                assert np.array_equal(back, array), array
+                assert back.flags.writeable == array.flags.writeable
+                if array is base or array is shared[1]:
+                    assert back.strides == array.strides
+                if any(array is one for one in shared) and array.flags.forc:
+                    assert pointer(back) == pointer(array), array.dtype
+        pair = a.run(cast, None, [base, {"again": base}, (1, base[1])])
+        assert pair[0] is pair[1]["again"] and pointer(pair[2][1]) == pointer(base[1])
+        a.run(operator.setitem, base, (), 3.0)
+        assert (base == 3.0).all()  # written there
+        made = a.run(np.full, 300_000, 2.5)
+        assert made.flags.writeable and pointer(b.run(cast, None, made)) == pointer(made)
+        b.run(operator.setitem, made, 0, 9.0)
+        assert made[0] == 9.0
+
+        # Owners end with their last user, wherever that is.
+        mine = np.ones(300_000)
+        alive = weakref.ref(mine)
+        back = a.run(cast, None, mine)
+        del mine
+        assert alive() is not None and back.sum() == 300_000
+        del back
+        deadline = time.monotonic() + 10
+        while alive() is not None:
+            assert time.monotonic() < deadline
+            a.run(abs, 1)
+        assert a.stats().leases == 1  # `made`
+        a.close()
+        assert made[1] == 2.5
+        """,
+        timeout=60,
+    )
+
+
+def test_arrays_where_one_side_has_no_numpy() -> None:
+    run_child(
+        """
+        import sys, vlcs
+        a = vlcs.VLC("a")
+        a.run(exec, "import numpy")
+        assert "numpy" not in sys.modules
+        sys.modules["numpy"] = None  # as if it were not installed here
+        try:
+            a.run(eval, "__import__('numpy').ones(3)")
+        except vlcs.PicklingError as error:
+            assert "its result cannot be rebuilt here" in str(error)
+        del sys.modules["numpy"]
+        assert a.run(eval, "__import__('numpy').ones(3)").sum() == 3
+        b = vlcs.VLC("b")
+        import numpy
+        assert a.run(numpy.ones, 2).sum() == 2
+        b.run(exec, "import sys; sys.modules['numpy'] = None")
+        for _ in range(2):
+            try:
+                b.run(len, numpy.ones(3))
+            except ModuleNotFoundError as error:
+                assert "numpy" in str(error)
+            else:
+                raise AssertionError
+        """,
+        timeout=60,
+    )
+
+
+def test_mixed_calls_from_many_threads_leave_nothing_behind() -> None:
+    run_child(
+        """
+        import gc, numpy as np, operator, os, threading, vlcs
+        from typing import cast
+        contexts = [vlcs.VLC(name) for name in "abcd"]
+        array = np.arange(1000.0)
+        def work(number, calls, wrong):
+            for step in range(calls):
+                vlc = contexts[(number + step) % 4]
+                kind = step % 7
+                if kind < 3:
+                    good = vlc.run(operator.add, step, number) == step + number
+                elif kind == 3:
+                    good = vlc.run(list, ("x", step, {"y": 1.5})) == ["x", step, {"y": 1.5}]
+                elif kind == 4:
+                    good = vlc.run(cast, None, array)[7] == 7
+                elif kind == 5:
+                    good = vlc.run(np.full, 100, step)[99] == step
+                else:
+                    try:
+                        good = vlc.run(operator.truediv, step, 0) is None
+                    except ZeroDivisionError:
+                        good = True
+                if not good:
+                    wrong.append((number, step))
+        def round_of(calls):
+            wrong = []
+            threads = [threading.Thread(target=work, args=(number, calls, wrong)) for number in range(8)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            assert not wrong, wrong[:5]
+            for vlc in contexts: vlc.run(gc.collect)
+            gc.collect()
+            with open("/proc/self/statm") as statm:
+                return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        round_of(1000)
+        before = round_of(1000)
+        after = round_of(2500)
+        assert after - before < 2 << 20, (before, after)
+        assert [vlc.stats().leases for vlc in contexts] == [0] * 4
+        """,
+        timeout=100,
+    )

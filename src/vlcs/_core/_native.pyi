@@ -167,8 +167,8 @@ class Caller(Block):
     """Calls functions of an interpreter, on the short way where it can: in C, without pickle.
 
     That is for functions that the interpreter finds by name, and values of plain types: None, bool, int,
-    float, complex, str, bytes, and tuples, lists, dicts, sets and frozensets of them, exactly. Everything
-    else goes to `_run(fn, args, kwargs)` of the subclass.
+    float, complex, str, bytes, and tuples, lists, dicts, sets and frozensets of them, exactly; and NumPy
+    arrays. Everything else goes to `_run(fn, args, kwargs)` of the subclass.
     """
 
     def run(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

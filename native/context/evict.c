@@ -105,7 +105,7 @@ static int signal_for(pid_t tid) {
 static void evict(struct vlci_thread *thread, void *unused) {
     (void)unused;
     long call = vlci_os_thread_call(thread->tid);
-    if (!is_wait(call) || !thread->way_out) return;
+    if (!is_wait(call) || !thread->way_out || thread->visit != &thread->base) return; /* in another context */
     int number = signal_for(thread->tid);
     if (!number) return;
     thread->evicted = (int)call + 1;

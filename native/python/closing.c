@@ -13,6 +13,7 @@
 enum {
     DEFAULT_TIMEOUT_MS = 5000, /* as vlc_destroy's */
     SIGNAL_CHECK_MS = 50,      /* how long Ctrl-C may go unseen here */
+    PROGRESS_NS = 1000000,     /* CPU time that counts as computing */
 };
 
 static struct timespec after(int milliseconds) {
@@ -29,6 +30,27 @@ static bool is_past(const struct timespec *time) {
     return now.tv_sec > time->tv_sec || (now.tv_sec == time->tv_sec && now.tv_nsec >= time->tv_nsec);
 }
 
+/* When a wait is over. */
+struct limit {
+    struct timespec deadline;
+    bool patient; /* moves on while the home thread computes: on a busy machine Python's end takes long */
+    struct timespec used; /* CPU time of the home thread at the latest look */
+};
+
+static struct limit limit_make(int timeout_ms) {
+    return (struct limit){ .deadline = after(timeout_ms < 0 ? DEFAULT_TIMEOUT_MS : timeout_ms),
+                           .patient = timeout_ms < 0 };
+}
+
+static void extend(struct limit *limit, pthread_t home) {
+    clockid_t clock;
+    struct timespec used;
+    if (!limit->patient || pthread_getcpuclockid(home, &clock) || clock_gettime(clock, &used)) return;
+    if (used.tv_sec == limit->used.tv_sec && used.tv_nsec - limit->used.tv_nsec < PROGRESS_NS) return;
+    limit->used = used;
+    limit->deadline = after(DEFAULT_TIMEOUT_MS);
+}
+
 static bool has_begun(const struct vlci_realm *realm) { return realm->life != VLCI_STARTING; }
 static bool is_empty(const struct vlci_realm *realm) { return !realm->inside || realm->life > VLCI_STOPPING; }
 static bool has_ended(const struct vlci_realm *realm) {
@@ -38,7 +60,7 @@ static bool has_ended(const struct vlci_realm *realm) {
 /* Waits for `reached`, with the realm's lock held there. 1: reached, 0: too late, -1: an exception of a
  * signal handler is set. */
 static int wait_until(struct vlci_realm *realm, bool (*reached)(const struct vlci_realm *),
-                      const struct timespec *deadline) {
+                      struct limit *limit) {
     for (;;) {
         bool done;
         Py_BEGIN_ALLOW_THREADS struct timespec slice = after(SIGNAL_CHECK_MS);
@@ -49,7 +71,8 @@ static int wait_until(struct vlci_realm *realm, bool (*reached)(const struct vlc
         pthread_mutex_unlock(&realm->lock);
         Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) return -1;
         if (done) return 1;
-        if (is_past(deadline)) return 0;
+        if (reached == has_ended) extend(limit, realm->home);
+        if (is_past(&limit->deadline)) return 0;
     }
 }
 
@@ -63,10 +86,10 @@ static bool move(struct vlci_realm *realm, enum vlci_life from, enum vlci_life t
 }
 
 /* Has the home thread end the guest, once nobody is inside. Otherwise it runs on. -1: an exception is set. */
-static int begin_end(struct vlci_realm *realm, const struct timespec *deadline) {
+static int begin_end(struct vlci_realm *realm, struct limit *limit) {
     vlc_error error = VLC_ERROR_INIT;
     move(realm, VLCI_RUNNING, VLCI_STOPPING);
-    int emptied = wait_until(realm, is_empty, deadline);
+    int emptied = wait_until(realm, is_empty, limit);
     if (emptied == 1) {
         if (!move(realm, VLCI_STOPPING, VLCI_ENDING)) return 0; /* another thread did */
         vlci_realm_retain(realm);                               /* vlci_guest_stop's */
@@ -107,7 +130,7 @@ static int retire(struct vlci_realm *realm, const struct timespec *deadline) {
 }
 
 /* The guest's end, as far as its arrays let it. -1: an exception is set. */
-static int end_guest(struct vlci_realm *realm, bool abandon, const struct timespec *deadline) {
+static int end_guest(struct vlci_realm *realm, bool abandon, struct limit *limit) {
     vlc_error error = VLC_ERROR_INIT;
     if (vlci_calls_inside(realm) || vlc_context_of(NULL) == realm->context) {
         vlci_refuse(
@@ -117,12 +140,12 @@ static int end_guest(struct vlci_realm *realm, bool abandon, const struct timesp
         vlci_raise(&error);
         return -1;
     }
-    if (wait_until(realm, has_begun, deadline) < 0) return -1;
+    if (wait_until(realm, has_begun, limit) < 0) return -1;
     if (abandon) vlci_realm_abandon(realm);
     if (vlci_realm_life(realm) < VLCI_ENDING &&
-        (retire(realm, deadline) < 0 || begin_end(realm, deadline) < 0))
+        (retire(realm, &limit->deadline) < 0 || begin_end(realm, limit) < 0))
         return -1;
-    int ended = wait_until(realm, has_ended, deadline);
+    int ended = wait_until(realm, has_ended, limit);
     if (ended < 0) return -1;
     if (!ended) {
         vlci_refuse(
@@ -243,10 +266,10 @@ static bool wait_for_uses(struct vlci_context_object *self, const struct timespe
     return !self->uses;
 }
 
-static int destroy(struct vlci_context_object *self, int timeout_ms, const struct timespec *deadline) {
+static int destroy(struct vlci_context_object *self, int timeout_ms, const struct limit *limit) {
     vlc_error error = VLC_ERROR_INIT;
     self->closed = true;
-    if (!wait_for_uses(self, deadline)) {
+    if (!wait_for_uses(self, &limit->deadline)) {
         vlci_refuse(
             &error, VLC_BUSY, vlc_name(self->context),
             "cannot destroy the context '%s': %u calls of other threads are still inside. End them, and "
@@ -269,14 +292,14 @@ static int destroy(struct vlci_context_object *self, int timeout_ms, const struc
 }
 
 int vlci_close(struct vlci_context_object *self, int timeout_ms, bool abandon) {
-    struct timespec deadline = after(timeout_ms < 0 ? DEFAULT_TIMEOUT_MS : timeout_ms);
+    struct limit limit = limit_make(timeout_ms);
     struct vlci_realm *guest = self->guest;
     if (!self->context) return 0;
     if (guest) {
-        if (end_guest(guest, abandon, &deadline) < 0) return -1;
+        if (end_guest(guest, abandon, &limit) < 0) return -1;
         if (vlci_realm_life(guest) == VLCI_LINGERING) return linger(self);
         Py_CLEAR(guest->answer);
         if (atomic_load(&guest->lent)) return 0; /* abandoned */
     }
-    return destroy(self, timeout_ms, &deadline);
+    return destroy(self, timeout_ms, &limit);
 }

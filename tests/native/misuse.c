@@ -30,7 +30,10 @@ static void check_closed(void) {
     CHECK_REFUSED(vlc_symbol(context, NULL, "counter_next", &address, &error), error, VLC_MISUSE, "closed");
     CHECK_REFUSED(vlc_run(context, stay_inside, NULL, NULL, &error), error, VLC_MISUSE, "closed");
     CHECK_REFUSED(vlc_submit(context, stay_inside, NULL, &task, &error), error, VLC_MISUSE, "closed");
+    CHECK_REFUSED(vlc_resize(context, (uint32_t[]){ 0 }, 1, &error), error, VLC_MISUSE, "closed");
     CHECK(!library && !address && !task, "a refused call wrote its output");
+    vlc_stats stats = VLC_STATS_INIT; /* what it still has can be asked */
+    CHECK_EQUAL(vlc_get_stats(context, &stats, &error), VLC_OK);
 }
 
 int main(void) {

@@ -29,6 +29,10 @@ def test_shut_it_refuses_newcomers_only() -> None:
 
     def newcomer() -> None:
         try:
+            gate.check("newcomer")
+        except vlcs.StateError as error:
+            refused.append(error)
+        try:
             with gate.visit("newcomer"):
                 pass
         except vlcs.StateError as error:
@@ -36,12 +40,13 @@ def test_shut_it_refuses_newcomers_only() -> None:
 
     with gate.visit("x"):
         gate.shut()
+        gate.check("deeper")
         with gate.visit("deeper"):
             pass
         thread = threading.Thread(target=newcomer)
         thread.start()
         thread.join()
-    assert len(refused) == 1
+    assert len(refused) == 2
     with pytest.raises(vlcs.StateError, match="cannot run x in the context 'a': it is closed"):
         gate.visit("x").__enter__()
 

@@ -57,9 +57,10 @@ class Gate(Door):
         self.wake()
 
     def check(self, what: object) -> None:
-        """Raises StateError unless the context is open."""
-        if self._state is not State.OPEN:
-            raise self.refusal(what)
+        """Raises StateError unless the context is open, or shut and this thread still inside."""
+        if self._state is State.OPEN or (self._state is State.SHUT and self.is_inside()):
+            return
+        raise self.refusal(what)
 
     def jobs(self) -> int:
         """How many accepted jobs have not begun."""

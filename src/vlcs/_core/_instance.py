@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 NATIVE_TIMEOUT_MS = -1
 """The native side's own limit for ends that should be short, 5 s."""
 
+_LONGEST = 1e6
+"""Seconds, 11 days: what a lock and a number of milliseconds in C can be given."""
+
 # The frame of vlcs's caller, seen from the methods that warn: above it are Instance and VLC.
 _CALLER = 4
 
@@ -117,6 +120,8 @@ class Instance:
                 "jobs or `with` blocks. Close it from outside, after they end.",
                 self.name,
             )
+        if timeout is not None:
+            timeout = min(timeout, _LONGEST)
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self._closing.acquire(timeout=-1 if timeout is None else timeout):
             raise self._busy("another thread's close()", timeout)

@@ -64,9 +64,10 @@ class Context:
     def destroy(self, timeout_ms: int = -1, abandon: bool = False) -> None:
         """Ends the interpreter on its home thread, then the context. Again: nothing.
 
-        Waits for calls and threads, 5 s each where `timeout_ms` is negative; BusyError where they do not
-        end. While arrays of the interpreter are held outside, the rest goes by itself with the last of
-        them; `abandon` finalises the interpreter all the same, and its memory stays (at exit).
+        Waits for calls and threads, 5 s each where `timeout_ms` is negative, longer while the interpreter's
+        end computes; BusyError where they do not end. While arrays of the interpreter are held outside,
+        the rest goes by itself with the last of them; `abandon` finalises the interpreter all the same,
+        and its memory stays (at exit).
         """
 
 @final

@@ -295,8 +295,9 @@ class VLC(Caller):
         cost until then, when the last of these arrays is dropped, by whichever thread.
 
         Args:
-            timeout: Seconds for all of it. None: as long as calls and jobs take, then 5 s for the
-                interpreter's end and 5 s for threads of libraries.
+            timeout: Seconds for all of it. None: as long as calls and jobs take, and as long as the
+                interpreter's end computes; it may wait 5 s for its threads and atexit functions, and then
+                5 s for threads of libraries.
 
         Raises:
             BusyError: A call, job or thread did not end in time; the message says which. The context takes

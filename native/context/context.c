@@ -474,9 +474,11 @@ static void blame(struct vlci_thread *thread, void *argument) {
 
 #define END_BY_THEMSELVES 20 /* ms for threads that were told to end, before they are evicted */
 #define EVICT_AGAIN 10       /* ms; one that was about to wait, waits now */
+#define EVICT_LEAST 200      /* ms; exit handlers may have taken all the time there was */
 
 static int wait_threads(vlc_context *context, int64_t deadline, vlc_error *error) {
     int64_t now = vlci_os_milliseconds();
+    if (deadline < now + EVICT_LEAST) deadline = now + EVICT_LEAST;
     vlci_wait_zero(&context->threads,
                    now + END_BY_THEMSELVES < deadline ? now + END_BY_THEMSELVES : deadline);
     while (atomic_load(&context->threads) && (now = vlci_os_milliseconds()) < deadline) {

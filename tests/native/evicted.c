@@ -56,6 +56,16 @@ static void check_waiters(void) {
     CHECK(!is_mapped("libwaiters.so"), "libwaiters.so stays mapped");
 }
 
+/* Exit handlers that take all the time leave enough to end threads that only wait. */
+static void check_slow_end(void) {
+    vlc_error error = VLC_ERROR_INIT;
+    vlc_context *context = context_new("slow");
+    load(context, FIXTURE("waiters"), RTLD_NOW);
+    CHECK_EQUAL(call_named(context, NULL, "waiters_start", (long)(uintptr_t)descriptors), 0);
+    call_named(context, NULL, "waiters_end_slowly", 100);
+    CHECK(vlc_destroy(context, 50, &error) == VLC_OK, "%s", error.message);
+}
+
 static void check_computing(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_context *context = context_new("busy");
@@ -85,6 +95,7 @@ int main(void) {
     signal(SIGRTMAX - 5, own_handler); /* the first that we would take */
     open_descriptors();
     check_waiters();
+    check_slow_end();
     check_computing();
     check_handlers(own_handler);
     return check_result();

@@ -71,7 +71,7 @@ def _close_waiting() -> None:
 
 def _close(instance: Instance) -> None:
     try:
-        if instance.gate.state is not State.CLOSED:
+        if instance.gate.state is State.OPEN:  # not where a close() raised BusyError
             _warn(instance)
     finally:  # where warnings are errors, sys.unraisablehook shows it
         try:

@@ -90,6 +90,8 @@ def test_every_way_into_a_closed_context_is_an_error(build: Builder) -> None:
             "stats": a.stats,
             "threads": a.threads,
             "libraries": a.libraries,
+            "verify": a.verify,
+            "slice": lambda: a.slice,
             "with": a.__enter__,
             "vlc_run": lambda: vlcs.vlc_run(a, len, "x"),
             "a function": lambda: function(1),

@@ -91,6 +91,7 @@ def test_every_way_into_a_closed_context_is_an_error(build: Builder) -> None:
             "threads": a.threads,
             "libraries": a.libraries,
             "verify": a.verify,
+            "wrap": lambda: a.wrap(1),
             "slice": lambda: a.slice,
             "with": a.__enter__,
             "vlc_run": lambda: vlcs.vlc_run(a, len, "x"),

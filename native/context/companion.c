@@ -2,6 +2,7 @@
 
 #include "context/evict.h"
 #include "loader/error.h"
+#include "loader/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,20 +11,6 @@
 #include <unistd.h>
 
 #define STACK_LEAST (8ul << 20) /* bytes: what a main thread has by default (`ulimit -s`) */
-
-/* What one thread asks of another that it stands for, or that stands for it; on the stack of who asks and waits. */
-struct vlci_errand {
-    vlc_context *context;
-    vlc_function function;
-    void *argument, *result;
-    struct vlci_thread *caller;
-    int error_number;
-    sigset_t signals;
-    struct vlci_float_state float_state;
-    enum { UNDONE, DONE, LOST } state;
-    struct vlci_errand *outer;   /* that its doer is in the middle of */
-    struct vlci_errand *pending; /* that its doer waits for meanwhile */
-};
 
 struct vlci_companion {
     struct vlci_companion *next;        /* of the same thread */
@@ -69,15 +56,14 @@ static void listen(struct vlci_thread *self) {
     while (!atomic_exchange(&self->seat.bell, 0)) vlci_os_wait_word(&self->seat.bell, 0, -1);
 }
 
-static void perform(struct vlci_thread *self, struct vlci_errand *errand, struct vlci_errand *pending) {
+/* In a forked child, for the innermost errand: neither who asked for it lives, nor the stack that it lies on. */
+static bool is_orphaned(const struct vlci_thread *self) { return self->seat.depth <= self->seat.orphaned; }
+
+/* With what comes along: errno, the signal mask, float state. What becomes of the first two goes back. */
+static void *call_inside(struct vlci_thread *self, struct vlci_errand *errand) {
     vlc_context *context = errand->context;
-    struct vlci_thread *caller = errand->caller, *before = self->seat.caller;
     struct vlci_float_state float_state;
     sigset_t signals, theirs = errand->signals;
-    errand->outer = self->seat.doing;
-    errand->pending = pending;
-    self->seat.doing = errand;
-    self->seat.caller = caller;
     bool visits = self->visit->context != context && !vlci_visit_enter(context, NULL);
     vlci_arch_float_save(&float_state);
     vlci_arch_float_restore(&errand->float_state);
@@ -91,28 +77,45 @@ static void perform(struct vlci_thread *self, struct vlci_errand *errand, struct
     uselocale(locale);
     vlci_arch_float_restore(&float_state);
     if (visits) vlci_visit_leave(context);
-    self->seat.caller = before;
-    if (self->seat.orphaned) return; /* in a forked child, where neither who asked lives nor its stack */
-    self->seat.doing = errand->outer;
-    errand->result = result;
+    if (is_orphaned(self)) return NULL;
     errand->error_number = error_number;
     errand->signals = theirs;
-    errand->state = DONE;
-    ring(caller);
+    return result;
+}
+
+/* False: it is of no use to go on waiting for others, which a fork has left behind. */
+static bool perform(struct vlci_thread *self, struct vlci_errand *errand, struct vlci_errand *pending) {
+    errand->outer = self->seat.doing;
+    errand->pending = pending;
+    self->seat.doing = errand;
+    self->seat.depth++;
+    void *result = errand->context ? call_inside(self, errand) : errand->function(errand->argument);
+    bool orphaned = is_orphaned(self);
+    self->seat.depth--;
+    if (orphaned) {
+        self->seat.orphaned = self->seat.depth;
+        return false;
+    }
+    self->seat.doing = errand->outer;
+    errand->result = result;
+    errand->state = VLCI_DONE;
+    ring(errand->caller);
+    return true;
 }
 
 /* Does what this thread is asked for, until its own errand is done or, where it has none, it is told to end. */
 static void attend(struct vlci_thread *self, struct vlci_errand *own) {
-    while (!self->seat.orphaned) {
+    for (;;) {
         listen(self);
         struct vlci_errand *errand = self->seat.errand;
         self->seat.errand = NULL;
-        if (errand)
-            perform(self, errand, own);
-        else if (own ? own->state != UNDONE : atomic_load(&self->seat.companion->ends))
+        if (!errand) {
+            if (own ? own->state != VLCI_UNDONE : atomic_load(&self->seat.companion->ends)) return;
+        } else if (!perform(self, errand, own)) {
+            if (own) own->state = VLCI_STAYED_BEHIND;
             return;
+        }
     }
-    if (own) own->state = LOST;
 }
 
 static void *companion_main(void *argument) {
@@ -123,8 +126,7 @@ static void *companion_main(void *argument) {
     pthread_setname_np(pthread_self(), name);
     self->seat.companion = companion;
     companion->thread = self;
-    perform(self, companion->first, NULL);
-    attend(self, NULL);
+    if (perform(self, companion->first, NULL)) attend(self, NULL);
     return NULL;
 }
 
@@ -187,13 +189,32 @@ static int companion_make(struct vlci_thread *root, struct vlci_errand *errand, 
                      name, strerror(failed));
 }
 
+/* ---- errands -------------------------------------------------------------------------------------------- */
+
+/* NULL: no memory. */
+static struct vlci_errand *errand_take(struct vlci_thread *self, vlc_context *context, vlc_function function,
+                                       void *argument) {
+    struct vlci_errand *errand = self->seat.spare;
+    if (errand)
+        self->seat.spare = errand->outer;
+    else if (!(errand = vlci_memory_take(sizeof *errand)))
+        return NULL;
+    *errand = (struct vlci_errand){ .context = context, .function = function, .argument = argument };
+    return errand;
+}
+
+static void errand_give(struct vlci_thread *self, struct vlci_errand *errand) {
+    errand->outer = self->seat.spare;
+    self->seat.spare = errand;
+}
+
 /* ---- handing over -------------------------------------------------------------------------------------- */
 
 /* Of the threads that wait for this one, directly or not, one of the context's own. */
 static struct vlci_thread *waiting_inside(const struct vlci_thread *self, const vlc_context *context) {
-    struct vlci_thread *at = self->seat.caller;
-    while (at && at->owner != context) at = at->seat.caller;
-    return at;
+    const struct vlci_errand *errand = self->seat.doing;
+    while (errand && errand->caller->owner != context) errand = errand->before;
+    return errand ? errand->caller : NULL;
 }
 
 static struct vlci_companion *companion_of(const struct vlci_thread *root, const vlc_context *context) {
@@ -205,15 +226,16 @@ static struct vlci_companion *companion_of(const struct vlci_thread *root, const
 
 static int ask(struct vlci_thread *self, struct vlci_thread *doer, struct vlci_errand *errand,
                vlc_error *error) {
-    const char *name = errand->context->name;
+    const char *name = errand->context ? errand->context->name : "host";
     struct vlci_companion *companion = doer ? NULL : companion_of(root_of(self), errand->context);
-    if (companion && companion->thread->seat.caller)
+    if (companion && companion->thread->seat.doing)
         return vlci_fail(
             error, VLC_MISUSE, 0, name,
             "cannot enter context '%s' from a signal handler: the handler's thread waits for a call "
             "into it",
             name);
     errand->caller = self;
+    errand->before = self->seat.doing;
     errand->error_number = errno;
     vlci_arch_float_save(&errand->float_state);
     pthread_sigmask(SIG_SETMASK, NULL, &errand->signals);
@@ -227,14 +249,18 @@ static int ask(struct vlci_thread *self, struct vlci_thread *doer, struct vlci_e
         if (status) return status;
     }
     attend(self, errand);
-    if (errand->state == LOST)
-        return vlci_fail(error, VLC_MISUSE, 0, name,
-                         self->seat.orphaned
-                             ? "context '%s' does not exist in this child of fork(): only the context "
-                               "that forked lives here"
-                             : "a call into context '%s' did not return: it ended its thread "
-                               "(pthread_exit), which stood there for this one",
-                         name);
+    if (errand->state == VLCI_STAYED_BEHIND)
+        return vlci_fail(
+            error, VLC_MISUSE, 0, name,
+            "context '%s' does not exist in this child of fork(): only the context that forked lives "
+            "here",
+            name);
+    if (errand->state == VLCI_LOST)
+        return vlci_fail(
+            error, VLC_MISUSE, 0, name,
+            "a call into context '%s' did not return: it ended its thread (pthread_exit), which stood "
+            "there for this one",
+            name);
     if (sigismember(&signals, vlci_evict_signal())) sigaddset(&errand->signals, vlci_evict_signal());
     if (memcmp(&signals, &errand->signals, sizeof signals))
         pthread_sigmask(SIG_SETMASK, &errand->signals, NULL);
@@ -242,34 +268,58 @@ static int ask(struct vlci_thread *self, struct vlci_thread *doer, struct vlci_e
     return VLC_OK;
 }
 
-static struct vlci_thread *thread_known(const vlc_context *context, vlc_error *error) {
+/* A new errand of this thread. NULL: no memory. */
+static struct vlci_errand *errand_for(vlc_context *context, vlc_function function, void *argument,
+                                      vlc_error *error) {
     struct vlci_thread *self = vlci_thread_self();
-    if (!self)
+    struct vlci_errand *errand = self ? errand_take(self, context, function, argument) : NULL;
+    if (!errand)
         vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot enter context '%s': out of memory",
                   context->name);
-    return self;
+    return errand;
 }
 
 int vlci_hand_over(vlc_context *context, vlc_function function, void *argument, void **result,
                    vlc_error *error) {
-    struct vlci_thread *self = thread_known(context, error);
-    if (!self) return VLC_SYSTEM;
-    struct vlci_errand errand = { .context = context, .function = function, .argument = argument };
+    struct vlci_errand *errand = errand_for(context, function, argument, error);
+    if (!errand) return VLC_SYSTEM;
+    struct vlci_thread *self = vlci_thread_current;
     struct vlci_thread *doer = waiting_inside(self, context); /* then it is in already, closed or not */
     int status = doer ? VLC_OK : vlci_context_check_open(context, error);
-    if (status) return status;
-    if (!doer && !vlci_context_visit_begins(context)) return vlci_context_check_open(context, error);
-    status = ask(self, doer, &errand, error);
-    if (!doer) vlci_context_visit_ended(context);
-    if (!status && result) *result = errand.result;
+    if (!status && !doer) {
+        errand->visits = vlci_context_visit_begins(context);
+        if (!errand->visits) status = vlci_context_check_open(context, error);
+    }
+    if (!status) status = ask(self, doer, errand, error);
+    if (errand->visits) vlci_context_visit_ended(context);
+    if (!status && result) *result = errand->result;
+    errand_give(self, errand);
     return status;
+}
+
+void *vlc_run_outside(vlc_function function, void *argument) {
+    struct vlci_thread *self = vlci_thread_current, *root = self ? root_of(self) : NULL;
+    if (self == root || !self->seat.doing) return function(argument); /* nobody waits for it */
+    struct vlci_errand *errand = errand_take(self, NULL, function, argument);
+    if (!errand) return function(argument);
+    void *result = ask(self, root, errand, NULL) ? NULL : errand->result;
+    errand_give(self, errand);
+    return result;
+}
+
+uint64_t vlc_thread_number(void) {
+    struct vlci_thread *self = vlci_context_start(NULL) ? NULL : vlci_thread_self();
+    return self ? root_of(self)->number : 0;
 }
 
 int vlci_run_inside(vlc_context *context, vlc_function function, void *argument, vlc_error *error) {
     if (vlci_is_foreign(context)) {
-        struct vlci_thread *self = thread_known(context, error);
-        struct vlci_errand errand = { .context = context, .function = function, .argument = argument };
-        return self ? ask(self, waiting_inside(self, context), &errand, error) : VLC_SYSTEM;
+        struct vlci_errand *errand = errand_for(context, function, argument, error);
+        if (!errand) return VLC_SYSTEM;
+        struct vlci_thread *self = vlci_thread_current;
+        int status = ask(self, waiting_inside(self, context), errand, error);
+        errand_give(self, errand);
+        return status;
     }
     int status = vlci_visit_enter(context, error);
     if (status) return status;
@@ -285,8 +335,8 @@ static void tell_to_end(struct vlci_companion *companion) {
     ring(companion->thread);
 }
 
-/* The thread ends within what it does for others (pthread_exit): these go on, innermost first. */
-static void give_up(struct vlci_thread *self) {
+/* A companion that ends by itself is one no more. */
+static void resign(struct vlci_thread *self) {
     struct vlci_companion *companion = self->seat.companion;
     vlci_lock_take(&lock);
     unlist(companion);
@@ -295,17 +345,25 @@ static void give_up(struct vlci_thread *self) {
     vlci_pthread_detach(pthread_self(), companion->context);
     self->seat.companion = NULL;
     free(companion);
+}
+
+/* The thread ends within what it does for others (pthread_exit): these go on, innermost first. */
+static void give_up(struct vlci_thread *self) {
+    if (self->seat.companion) resign(self);
     for (struct vlci_errand *errand, *pending; (errand = self->seat.doing);) {
         self->seat.doing = errand->outer;
         pending = errand->pending;
-        errand->state = LOST;
+        errand->state = VLCI_LOST;
         ring(errand->caller);
-        if (pending) attend(self, pending);
+        if (!pending) continue;
+        attend(self, pending);
+        if (pending->visits) vlci_context_visit_ended(pending->context);
+        errand_give(self, pending);
     }
 }
 
 void vlci_companions_leave(struct vlci_thread *thread) {
-    if (thread->seat.companion && thread->seat.doing && !thread->seat.orphaned) give_up(thread);
+    if (thread->seat.doing) give_up(thread);
     for (;;) {
         vlci_lock_take(&lock);
         struct vlci_companion *companion = thread->seat.companions;
@@ -324,6 +382,13 @@ void vlci_companions_leave(struct vlci_thread *thread) {
         vlci_thread_joined(context, companion->handle, pthread_join(companion->handle, NULL));
         free(companion);
         vlci_context_visit_ended(context);
+    }
+}
+
+void vlci_companions_forget(struct vlci_thread *thread) {
+    for (struct vlci_errand *errand; (errand = thread->seat.spare);) {
+        thread->seat.spare = errand->outer;
+        vlci_memory_give(errand, sizeof *errand);
     }
 }
 
@@ -350,8 +415,8 @@ void vlci_companion_fork(vlc_context *current, enum vlci_fork when) {
     if (current) current->companions = NULL;
     if (!self) return;
     self->seat.companions = NULL;
-    self->seat.orphaned = self->seat.caller != NULL;
-    self->seat.caller = NULL;
+    self->seat.orphaned = self->seat.depth;
+    self->seat.doing = NULL;
     struct vlci_companion *companion = self->seat.companion;
     if (!companion) return;
     companion->root = NULL;

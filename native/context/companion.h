@@ -13,6 +13,28 @@
 #include "context/context.h"
 #include "loader/thread.h"
 
+/* What one thread asks of another that it stands for, or that stands for it. In memory of who asks and waits, but
+ * not on its stack: that may be left by pthread_exit. */
+struct vlci_errand {
+    vlc_context *context; /* in which it is done; NULL: wherever the doer is */
+    vlc_function function;
+    void *argument, *result;
+    struct vlci_thread *caller;
+    struct vlci_errand *before; /* that the caller was in the middle of */
+    int error_number;
+    sigset_t signals;
+    struct vlci_float_state float_state;
+    enum {
+        VLCI_UNDONE,
+        VLCI_DONE,
+        VLCI_LOST,         /* its doer ended */
+        VLCI_STAYED_BEHIND /* so did its doer, when this process was forked */
+    } state;
+    bool visits;                 /* it counts as a visit of its context */
+    struct vlci_errand *outer;   /* that its doer is in the middle of */
+    struct vlci_errand *pending; /* that its doer waits for meanwhile */
+};
+
 /* Whether this thread must hand over to run code of the context. */
 static inline bool vlci_is_foreign(const vlc_context *context) {
     return context->slots && (!vlci_thread_current || vlci_thread_current->owner != context);
@@ -29,6 +51,7 @@ int vlci_run_inside(vlc_context *context, vlc_function function, void *argument,
 
 /* The calling thread ends, and its companions with it: they are waited for. */
 void vlci_companions_leave(struct vlci_thread *thread);
+void vlci_companions_forget(struct vlci_thread *thread); /* its last memory here, as its record goes */
 
 /* Tells all companions in the context to end; forgets them, once they have. */
 void vlci_companions_end(vlc_context *context);

@@ -8,9 +8,14 @@
 #include <errno.h>
 
 bool vlci_visit_is_inside(vlc_context *context) {
-    for (const struct vlci_thread *thread = vlci_thread_current; thread; thread = thread->seat.caller)
+    const struct vlci_thread *thread = vlci_thread_current;
+    for (const struct vlci_errand *errand = thread ? thread->seat.doing : NULL; thread;
+         errand = errand->before) {
         for (const struct vlci_visit *visit = thread->visit; visit; visit = visit->outer)
             if (visit->context == context) return true;
+        if (!errand) return false;
+        thread = errand->caller;
+    }
     return false;
 }
 

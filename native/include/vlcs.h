@@ -177,6 +177,15 @@ VLC_API int vlc_symbol(vlc_context *context, vlc_library *library, const char *n
 VLC_API int vlc_run(vlc_context *context, vlc_function function, void *argument, void **result,
                     vlc_error *error);
 
+/* For host code that a resident context calls back: runs function(argument) on the thread that waits for this one, so
+ * that it finds its locks, its thread-local state and its signals; on this thread where none waits. Gives what the
+ * function returns. */
+VLC_API void *vlc_run_outside(vlc_function function, void *argument);
+
+/* A number for the calling thread, or for the one that it stands for in a resident context; never used again. 0: out
+ * of memory. */
+VLC_API uint64_t vlc_thread_number(void);
+
 /* Enters the context on this thread until vlc_leave, to make many calls at the price of
  * one change of CPUs. Nests, also across contexts, strictly first in, last out. A resident
  * context can be entered on its own threads only: VLC_MISUSE. */

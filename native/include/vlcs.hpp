@@ -169,6 +169,11 @@ class options {
         heap_ = value;
         return *this;
     }
+    /* Whether its code runs on threads of its own only; see vlc_residence. */
+    options &residence(vlc_residence value) {
+        residence_ = value;
+        return *this;
+    }
     /* Threads of the pool behind submit(). */
     options &threads(std::uint32_t value) {
         threads_ = value;
@@ -180,6 +185,7 @@ class options {
         const auto share = pointers(share_);
         vlc_spec spec = VLC_SPEC_INIT;
         spec.threads = threads_;
+        spec.residence = residence_;
         spec.name = name_ ? name_->c_str() : nullptr;
         /* An empty list is an error and not the default, so it must not look like one. */
         static const std::uint32_t none = 0;
@@ -206,6 +212,7 @@ class options {
     std::vector<std::string> env_;
     std::vector<std::string> share_;
     std::uint32_t threads_ = 0;
+    vlc_residence residence_ = VLC_RESIDENT_NEVER;
     vlc_heap heap_ = VLC_HEAP_OWN;
 };
 

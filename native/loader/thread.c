@@ -18,6 +18,7 @@ __thread struct vlci_thread *vlci_thread_current __attribute__((tls_model("initi
 
 static struct vlci_thread *threads;
 static pthread_key_t end_key;
+static _Atomic(uint64_t) last_number;
 
 /* This thread is past the last destructors of its keys, so nobody will tell when it is gone: if it comes to us
  * once more, its record is lost rather than listed. */
@@ -90,6 +91,7 @@ static void thread_end(void *record) {
     vlci_tls_thread_free(thread);
     vlci_lock_drop(&vlci_tls_lock);
     vlci_key_thread_free(thread);
+    vlci_companions_forget(thread);
     for (struct vlci_visit *visit; (visit = thread->spare);) {
         thread->spare = visit->outer;
         vlci_memory_give(visit, sizeof *visit);
@@ -114,6 +116,7 @@ static void thread_register(struct vlci_thread *thread, vlc_context *owner, void
     if (!known) {
         thread->pointer = vlci_arch_thread_pointer();
         thread->tid = vlci_os_thread_id();
+        thread->number = atomic_fetch_add(&last_number, 1) + 1;
         thread->handle = pthread_self();
         thread->visit = &thread->base;
         if (!is_over) {

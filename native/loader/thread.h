@@ -54,11 +54,12 @@ struct vlci_errand;
 struct vlci_seat {
     struct vlci_companion *companions; /* that stand for this one in resident contexts */
     struct vlci_companion *companion;  /* as which it stands for another */
-    struct vlci_thread *caller;        /* that waits for it now */
     struct vlci_errand *errand;        /* that it is asked to do */
+    struct vlci_errand *spare;         /* for what it asks of others */
     struct vlci_errand *doing;         /* the innermost that it is in the middle of */
     _Atomic(int) bell;                 /* rung when there is one, or its own is done */
-    bool orphaned;                     /* in a forked child: its callers stayed behind */
+    unsigned depth;                    /* how many it is in the middle of */
+    unsigned orphaned; /* of these, how many were asked for by threads that a fork left behind */
 };
 
 struct vlci_thread {
@@ -68,6 +69,7 @@ struct vlci_thread {
     void *start;                      /* the function it began with, to name its library */
     char *pointer;                    /* thread pointer */
     pid_t tid;
+    uint64_t number; /* never used again, unlike those two */
     pthread_t handle;
     unsigned destructor_rounds;
     struct vlci_visit base, *spare;

@@ -178,11 +178,11 @@ static void failed(struct call *call) {
         call->guest->name, why);
 }
 
-/* The guest's part, without the host's GIL. */
-static void converse(struct call *call) {
+/* The guest's part, inside the context and without the host's GIL: on this thread, or on the one that stands for
+ * it in a resident context. */
+static void *converse(void *argument) {
+    struct call *call = argument;
     struct vlci_realm *guest = call->guest;
-    call->status = vlc_enter(guest->context, &call->error);
-    if (call->status != VLC_OK) return;
     vlci_attach(guest);
     vlci_interrupt_begin(&call->interruptible);
     vlci_object *answer = call->name ? call_function(call) : ask(call);
@@ -190,9 +190,7 @@ static void converse(struct call *call) {
     vlci_interrupt_end(&call->interruptible);
     guest->api.Py_DecRef(answer);
     vlci_detach(guest);
-    vlc_error *error = call->status == VLC_OK ? &call->error : NULL;
-    int status = vlc_leave(guest->context, error);
-    if (error) call->status = status;
+    return NULL;
 }
 
 /* ---- in the host --------------------------------------------------------------------------------------- */
@@ -207,7 +205,8 @@ static int cross(struct call *call) {
     PyThreadState *state = PyEval_SaveThread();
     call->outer = innermost;
     innermost = call;
-    converse(call);
+    int status = vlc_run(call->guest->context, converse, call, NULL, &call->error);
+    if (status != VLC_OK) call->status = status;
     innermost = call->outer;
     vlci_message_end(&call->request); /* what the guest kept lives on by its leases */
     vlci_realm_end(call->guest);

@@ -212,6 +212,7 @@ static const char run_text[] =
     "run($self, fn, /, *args, **kwargs)\n--\n\n"
     "Calls `fn(*args, **kwargs)` in the context's interpreter, on this thread, and gives its result.\n"
     "\n"
+    "In a resident context, on a thread of the context that stands for this one, the same in every call.\n"
     "The thread runs on the slice's CPUs meanwhile. Functions that can be imported cross by name (their\n"
     "module is imported in the context); others, and those of `__main__`, by cloudpickle. NumPy\n"
     "arrays, memoryviews and CPU tensors of PyTorch are shared both ways, not copied: writes are seen by\n"

@@ -91,12 +91,12 @@ static const char **string_array(PyObject *sequence, PyObject **keep) {
 }
 
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "name", "cpus", "env", "share", "threads", "heap", NULL };
+    static char *names[] = { "name", "cpus", "env", "share", "threads", "heap", "residence", NULL };
     const char *name;
     PyObject *cpus, *env, *share;
-    unsigned threads, heap;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOII:Context", names, &name, &cpus, &env, &share,
-                                     &threads, &heap))
+    unsigned threads, heap, residence;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOIII:Context", names, &name, &cpus, &env, &share,
+                                     &threads, &heap, &residence))
         return NULL;
 
     vlc_spec spec = VLC_SPEC_INIT;
@@ -109,6 +109,7 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     if (share_strings && (cpus == Py_None || cpu_array(cpus, &cpu_numbers, &spec.cpu_count) == 0)) {
         spec.threads = threads;
         spec.heap = heap;
+        spec.residence = residence;
         spec.name = name;
         spec.cpus = cpu_numbers;
         spec.env = env_strings;
@@ -119,9 +120,15 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     if (self) {
         int status;
         Py_BEGIN_ALLOW_THREADS status = vlc_create(&spec, &cast(self)->context, &error);
-        Py_END_ALLOW_THREADS if (status == VLC_OK) cast(self)->name =
-            PyUnicode_FromString(vlc_name(cast(self)->context));
-        else vlci_raise(&error);
+        Py_END_ALLOW_THREADS if (status == VLC_OK) {
+            vlc_stats stats = VLC_STATS_INIT;
+            if (vlc_get_stats(cast(self)->context, &stats, &error) == VLC_OK)
+                cast(self)->resident = stats.resident;
+            cast(self)->name = PyUnicode_FromString(vlc_name(cast(self)->context));
+        }
+        else {
+            vlci_raise(&error);
+        }
         vlci_fork_start();
         if (!cast(self)->name) Py_CLEAR(self);
     }
@@ -194,10 +201,15 @@ static PyObject *context_wrap(PyObject *self, PyObject *address) {
     return status == VLC_OK ? PyLong_FromVoidPtr(wrapped) : vlci_raise(&error);
 }
 
+/* A resident context is entered call by call, so there is nothing for a block to enter. */
 static PyObject *context_enter(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = vlci_context_use(cast(self));
     if (!context) return NULL;
+    if (cast(self)->resident) {
+        vlci_context_unuse(cast(self));
+        Py_RETURN_NONE;
+    }
     vlc_error error = VLC_ERROR_INIT;
     int status;
     Py_BEGIN_ALLOW_THREADS status = vlc_enter(context, &error);
@@ -209,6 +221,7 @@ static PyObject *context_leave(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = reach(self);
     if (!context) return NULL;
+    if (cast(self)->resident) Py_RETURN_NONE;
     vlc_error error = VLC_ERROR_INIT;
     int status;
     cast(self)->uses++;
@@ -362,6 +375,8 @@ static PyObject *context_stats(PyObject *self, PyObject *unused) {
         { "lookups", stats.lookups },
         { "cached", stats.cached },
         { "keys", stats.keys },
+        { "resident", stats.resident },
+        { "static_tls_left", stats.static_tls_left },
     };
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict && i < sizeof figures / sizeof figures[0]; i++) {
@@ -385,6 +400,11 @@ static PyObject *context_destroy(PyObject *object, PyObject *args, PyObject *kwa
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ip:destroy", names, &timeout_ms, &abandon)) return NULL;
     if (vlci_close(cast(object), timeout_ms, abandon) < 0) return NULL;
     Py_RETURN_NONE;
+}
+
+static PyObject *context_get_resident(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(cast(self)->resident);
 }
 
 static PyObject *context_get_name(PyObject *self, void *unused) {
@@ -426,6 +446,7 @@ PyObject *vlci_context_type_new(PyObject *module) {
     };
     static PyGetSetDef members[] = {
         { "name", context_get_name, NULL, "Unique among open contexts.", NULL },
+        { "resident", context_get_resident, NULL, "Whether its code runs on threads of its own only.", NULL },
         { NULL, NULL, NULL, NULL, NULL },
     };
     static PyType_Slot slots[] = {

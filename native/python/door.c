@@ -38,11 +38,10 @@ static struct debt *debts; /* the latest first, guarded by the GIL */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-/* Unlike a thread's ident, never used again. */
+/* Unlike a thread's ident, never used again; of the thread that this one stands for, if it does. */
 static unsigned long long this_thread(void) {
-    static atomic_ullong last;
     static _Thread_local unsigned long long number;
-    if (!number) number = atomic_fetch_add(&last, 1) + 1;
+    if (!number) number = vlc_thread_number();
     return number;
 }
 

@@ -34,8 +34,8 @@ void vlci_guest_explain(struct vlci_realm *realm, char *words, size_t size) {
 }
 
 static int check_version(struct vlci_birth *birth) {
-    const struct vlci_realm *realm = birth->realm;
-    const char *version = realm->api.Py_GetVersion();
+    struct vlci_realm *realm = birth->realm;
+    const char *version = realm->version = realm->api.Py_GetVersion();
     char *rest;
     long major = strtol(version, &rest, 10);
     long minor = *rest == '.' ? strtol(rest + 1, &rest, 10) : 0;

@@ -108,6 +108,8 @@ static bool ask_host(struct question *question) {
     return function != NULL;
 }
 
+static void *ask_there(void *question) { return ask_host(question) ? question : NULL; }
+
 /* ask(request, fd, text), called by the guest under its GIL. Gives a str. */
 static PyObject *host_ask(PyObject *self, PyObject *arguments) {
     struct vlci_realm *guest = ((struct host_object *)self)->guest;
@@ -124,7 +126,8 @@ static PyObject *host_ask(PyObject *self, PyObject *arguments) {
     question.text = question.request ? api->PyUnicode_AsUTF8AndSize(items[2], &question.size) : NULL;
     if (!question.text) return NULL;
     vlci_thread_state *state = api->PyEval_SaveThread();
-    if (!ask_host(&question)) answer_alone(&question);
+    /* on the thread that called, with its locks and its Ctrl-C, not on the one that stands for it */
+    if (!vlc_run_outside(ask_there, &question)) answer_alone(&question);
     api->PyEval_RestoreThread(state);
     vlci_object *answer = NULL;
     if (question.failure[0]) {

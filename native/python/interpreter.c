@@ -170,7 +170,7 @@ static PyObject *interpreter_new(PyTypeObject *type, PyObject *args, PyObject *k
         self->context = Py_NewRef(owner);
         self->realm = birth.realm = claim((struct vlci_context_object *)owner, answer);
         if (self->realm && start((struct vlci_context_object *)owner, &birth))
-            self->version = PyUnicode_FromString(self->realm->api.Py_GetVersion());
+            self->version = PyUnicode_FromString(self->realm->version);
         else if (self->realm)
             Py_CLEAR(self->realm->answer);
         if (!self->version) Py_CLEAR(self);
@@ -207,16 +207,24 @@ static PyObject *interpreter_call(PyObject *self, PyObject *args) {
 
 struct vlci_realm *vlci_interpreter_realm(PyObject *interpreter) { return cast(interpreter)->realm; }
 
+static void *interrupt_inside(void *argument) {
+    struct vlci_realm *realm = argument;
+    vlci_attach(realm);
+    vlci_interrupt_home(realm);
+    vlci_detach(realm);
+    return NULL;
+}
+
 static PyObject *interpreter_interrupt(PyObject *self, PyObject *unused) {
     (void)unused;
     struct vlci_realm *realm = cast(self)->realm;
     vlc_error error = VLC_ERROR_INIT;
     if (vlci_realm_begin(realm, &error) != VLC_OK) return vlci_raise(&error);
-    Py_BEGIN_ALLOW_THREADS vlci_attach(realm);
-    vlci_interrupt_home(realm);
-    vlci_detach(realm);
+    int status;
+    Py_BEGIN_ALLOW_THREADS status = vlc_run(realm->context, interrupt_inside, realm, NULL, &error);
     vlci_realm_end(realm);
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    Py_END_ALLOW_THREADS if (status != VLC_OK) return vlci_raise(&error);
+    Py_RETURN_NONE;
 }
 
 static PyObject *interpreter_dump(PyObject *self, PyObject *fd) {

@@ -46,11 +46,31 @@ static void on_sigint(int number, siginfo_t *info, void *machine) {
     errno = saved;
 }
 
-/* `thread` as Python's get_ident() knows it: on Linux the pthread_t. */
-static void raise_in(struct vlci_interruptible *call, pthread_t thread) {
+/* The thread as Python's get_ident() knows it: on Linux the pthread_t. */
+static void raise_in(struct vlci_interruptible *call) {
     const struct vlci_realm *realm = call->realm;
     call->raised =
-        realm->api.PyThreadState_SetAsyncExc((unsigned long)thread, realm->keyboard_interrupt) == 1;
+        realm->api.PyThreadState_SetAsyncExc((unsigned long)call->thread, realm->keyboard_interrupt) == 1;
+}
+
+/* In the guest, which may have changed hands meanwhile: the call is compared, never followed. */
+struct forwarding {
+    const struct vlci_interruptible *call;
+    struct vlci_realm *realm;
+};
+
+static void *raise_inside(void *argument) {
+    const struct forwarding *forwarding = argument;
+    struct vlci_realm *realm = forwarding->realm;
+    vlci_attach(realm);
+    /* The call may have ended while this thread waited for the GIL; it cannot while it has it. */
+    pthread_mutex_lock(&lock);
+    if (innermost == forwarding->call && innermost->realm == realm && !innermost->raised &&
+        atomic_load(&arrived))
+        raise_in(innermost);
+    pthread_mutex_unlock(&lock);
+    vlci_detach(realm);
+    return NULL;
 }
 
 static void forward(void) {
@@ -62,13 +82,8 @@ static void forward(void) {
     pthread_mutex_unlock(&lock);
     if (!realm) return;
     if (vlci_realm_begin(realm, &error) == VLC_OK) {
-        vlci_attach(realm);
-        /* The call may have ended while this thread waited for the GIL; it cannot while it has it. */
-        pthread_mutex_lock(&lock);
-        if (innermost == call && call->realm == realm && !call->raised && atomic_load(&arrived))
-            raise_in(call, main_thread);
-        pthread_mutex_unlock(&lock);
-        vlci_detach(realm);
+        struct forwarding forwarding = { call, realm };
+        vlc_run(realm->context, raise_inside, &forwarding, NULL, &error);
         vlci_realm_end(realm);
     }
     vlci_realm_release(realm);
@@ -179,6 +194,7 @@ int vlci_interrupt_prepare(struct vlci_interruptible *call, struct vlci_realm *r
 }
 
 void vlci_interrupt_begin(struct vlci_interruptible *call) {
+    call->thread = pthread_self();
     if (call->watched) {
         pthread_mutex_lock(&lock);
         call->outer = innermost;
@@ -223,5 +239,5 @@ void vlci_interrupt_resume(struct vlci_interruptible *call, bool handled) {
 }
 
 void vlci_interrupt_home(struct vlci_realm *realm) {
-    if (realm->home_call && !realm->home_call->raised) raise_in(realm->home_call, realm->home);
+    if (realm->home_call && !realm->home_call->raised) raise_in(realm->home_call);
 }

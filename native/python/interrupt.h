@@ -14,6 +14,7 @@
 /* A call into a guest that can be interrupted; on the stack of the thread that makes it. */
 struct vlci_interruptible {
     struct vlci_realm *realm;
+    pthread_t thread;                 /* that runs the guest's code for it */
     struct vlci_interruptible *outer; /* the call around it, of the same thread */
     bool watched;                     /* it is the host's main thread's, and Ctrl-C is forwarded */
     bool raised;                      /* KeyboardInterrupt was set in the guest for this call */

@@ -15,7 +15,9 @@ static PyObject *module_limits(PyObject *module, PyObject *unused) {
     vlc_error error = VLC_ERROR_INIT;
     if (vlc_get_limits(&limits, &error) != VLC_OK) return vlci_raise(&error);
     return Py_BuildValue(
-        "{sIsKsKsKsKsN}", "contexts", (unsigned)limits.contexts, "static_tls_total",
+        "{sIsIsIsKsKsKsKsKsN}", "contexts", (unsigned)limits.contexts, "resident", (unsigned)limits.resident,
+        "next_is_resident", (unsigned)limits.next_is_resident, "resident_tls_total",
+        (unsigned long long)limits.resident_tls_total, "static_tls_total",
         (unsigned long long)limits.static_tls_total, "static_tls_used",
         (unsigned long long)limits.static_tls_used, "mappings", (unsigned long long)limits.mappings,
         "mappings_max", (unsigned long long)limits.mappings_max, "host_malloc",
@@ -136,9 +138,7 @@ static int module_clear(PyObject *module) {
 static void module_free(void *module) { module_clear(module); }
 
 static PyMethodDef module_methods[] = {
-    { "limits", module_limits, METH_NOARGS,
-      "limits()\n--\n\nFigures of the whole process: contexts, static_tls_total and _used (bytes), mappings, "
-      "mappings_max; host_malloc (a file, or None)." },
+    { "limits", module_limits, METH_NOARGS, "limits()\n--\n\nThe figures of vlc_limits." },
     { "context_name_of", module_context_name_of, METH_O,
       "context_name_of(address)\n--\n\nName of the context whose library holds the address; 0: that this "
       "thread is "

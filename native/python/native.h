@@ -20,6 +20,7 @@ struct vlci_context_object {
     struct vlci_realm *guest; /* its interpreter, running or stopped; or NULL */
     unsigned uses;            /* methods that use `context` without the GIL; guarded by it */
     bool used;                /* by a method */
+    bool resident;            /* its code runs on threads of its own only */
     bool closed;              /* vlc_destroy was called: no method but destroy enters any more */
 };
 

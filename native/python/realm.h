@@ -60,6 +60,7 @@ struct vlci_realm {
     _Atomic(struct vlci_numpy *)
         numpy; /* array.c's, once it has been imported there; written under its GIL */
     /* Guests only. */
+    const char *version;      /* Py_GetVersion() */
     vlci_object *serve, *end; /* of _vlcs_guest, as are the next */
     vlci_object *apply, *resolve, *encode_value, *encode_error, *show, *follow_hooks;
     vlci_object *threading, *hooks[2];    /* its dict, and the names in it of what traces new threads */

@@ -155,6 +155,21 @@ static long destroy_outer(long unused) {
     return 5;
 }
 
+/* Host code that is called back runs where its locks and thread-local state are, if it asks for it. */
+static pthread_t host_thread;
+static uint64_t host_number;
+static void *at_home(void *argument) {
+    CHECK(pthread_equal(pthread_self(), host_thread), "vlc_run_outside ran on another thread");
+    CHECK_EQUAL(vlc_thread_number(), host_number);
+    const struct way *way = argument;
+    return (void *)run(way->context, way->function, way->argument);
+}
+static long ask_home(long argument) {
+    CHECK(!pthread_equal(pthread_self(), host_thread), "the callback is on the host's thread already");
+    CHECK_EQUAL(vlc_thread_number(), host_number);
+    return (long)vlc_run_outside(at_home, (void *)argument);
+}
+
 static void check_nesting(vlc_context *a, vlc_context *b) {
     long mine = run_named(a, "resident_thread", 0), other = run_named(b, "resident_thread", 0);
     CHECK(mine != other, "two contexts share a thread");
@@ -168,6 +183,12 @@ static void check_nesting(vlc_context *a, vlc_context *b) {
     CHECK_EQUAL(run_named(a, "resident_call", (long)(uintptr_t)&through.call), mine);
     CHECK_EQUAL(run_named(b, "resident_call", (long)(uintptr_t)&through.call), mine);
     CHECK_EQUAL(run_named(b, "resident_thread", 0), other);
+    host_thread = pthread_self();
+    host_number = vlc_thread_number();
+    again.call.function = ask_home;
+    CHECK_EQUAL(run_named(a, "resident_call", (long)(uintptr_t)&again.call), mine);
+    CHECK_EQUAL(run_named(a, "resident_call", (long)(uintptr_t)&through.call), mine);
+    CHECK_EQUAL(run_named(b, "resident_call", (long)(uintptr_t)&through.call), mine);
     outer = a;
     again.call.function = destroy_outer;
     CHECK_EQUAL(run_named(a, "resident_call", (long)(uintptr_t)&again.call), 5);
@@ -194,6 +215,60 @@ static void check_exit_inside(vlc_context *context) {
     struct run run_it = { find(context, NULL, "resident_leave_by_exit"), 0, 0 };
     CHECK_REFUSED(vlc_run(context, run_probe, &run_it, NULL, &error), error, VLC_MISUSE, "pthread_exit");
     CHECK_EQUAL(run_named(context, "resident_count", 1), 1); /* a new one stands for this thread now */
+}
+
+static void *fork_at_home(void *unused) {
+    (void)unused;
+    return (void *)(intptr_t)fork();
+}
+static long ask_home_to_fork(long unused) {
+    (void)unused;
+    return (long)(intptr_t)vlc_run_outside(fork_at_home, NULL);
+}
+
+/* The host's thread forks while the context waits for it: in the child it goes on, and the context is not there. */
+static void check_fork_outside(vlc_context *context) {
+    vlc_error error = VLC_ERROR_INIT;
+    struct way way = { context, NULL, 0, { ask_home_to_fork, 0 } };
+    struct run asking = { find(context, NULL, "resident_call"), (long)(uintptr_t)&way.call, 0 };
+    fflush(NULL);
+    pid_t parent = getpid();
+    int status = vlc_run(context, run_probe, &asking, NULL, &error);
+    if (getpid() != parent) {
+        CHECK(status == VLC_MISUSE && strstr(error.message, "fork()"), "%d: %s", status, error.message);
+        vlc_context *fresh = resident_new("fresh");
+        load(fresh, FIXTURE("resident"), RTLD_NOW);
+        CHECK_EQUAL(run_named(fresh, "resident_count", 4), 4);
+        context_close(fresh);
+        _exit(check_result());
+    }
+    REQUIRE(status == VLC_OK, "%s", error.message);
+    CHECK(waitpid((pid_t)asking.result, &status, 0) == asking.result && status == 0,
+          "the child of fork() outside ended with %d", status);
+}
+
+static void *leave_at_home(void *unused) {
+    (void)unused;
+    pthread_exit(NULL);
+}
+static long ask_home_to_leave(long unused) {
+    (void)unused;
+    CHECK(vlc_run_outside(leave_at_home, NULL) == NULL, "a thread that ended gave a result");
+    return 0;
+}
+static void *leave_within(void *context) {
+    struct way way = { context, NULL, 0, { ask_home_to_leave, 0 } };
+    run_named(context, "resident_call", (long)(uintptr_t)&way.call);
+    return context;
+}
+
+/* The caller ends in a callback: the context's part goes on, and ends with it. */
+static void check_exit_outside(vlc_context *context) {
+    pthread_t thread;
+    void *result = context;
+    REQUIRE(pthread_create(&thread, NULL, leave_within, context) == 0, "no thread");
+    pthread_join(thread, &result);
+    CHECK(result == NULL, "pthread_exit did not end the thread");
 }
 
 static void check_fork(vlc_context *context) {
@@ -348,7 +423,9 @@ int main(void) {
     check_nesting(a, b);
     check_what_comes_along(a);
     check_exit_inside(a);
+    check_exit_outside(a);
     check_fork(b);
+    check_fork_outside(b);
     report_cost(a);
     context_close(a);
     context_close(b);

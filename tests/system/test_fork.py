@@ -350,7 +350,7 @@ import sys, vlcs
 kept, used = [], []
 for generation in range(3):
     for number in range(3):
-        kept.append(vlcs.VLC(f"{number}", interpreter=False))
+        kept.append(vlcs.VLC(f"{number}", interpreter=False, resident=False))
         kept[-1].load_library("libgomp.so.1")
     limits = vlcs.limits()
     used.append(limits.static_tls_used)

@@ -25,8 +25,12 @@ class FakeContext:
     refuse: str | None = None
     counter = itertools.count(1)
 
-    def __init__(self, *, name: str | None, cpus: Any, env: Any, share: Any, threads: int, heap: int) -> None:
+    def __init__(
+        self, *, name: str | None, cpus: Any, env: Any, share: Any, threads: int, heap: int, residence: int
+    ) -> None:
         self.options = {"cpus": cpus, "env": env, "share": share, "threads": threads, "heap": heap}
+        self.options["residence"] = residence
+        self.resident = residence == 2
         self.name = name or f"vlc-{next(self.counter)}"
         self.slice = [0, 1] if cpus is None else list(cpus)
         self.depth = 0
@@ -79,7 +83,7 @@ class FakeContext:
 
     def stats(self) -> dict[str, int]:
         names = "threads visitors libraries voluntary_switches involuntary_switches heap_bytes mapped_bytes"
-        more = "library_bytes static_tls_bytes lookups cached keys"
+        more = "library_bytes resident static_tls_bytes static_tls_left lookups cached keys"
         return {"cpu_time": 1_500_000_000, **dict.fromkeys(f"{names} {more}".split(), 3)}
 
     def after_fork(self) -> bool:

@@ -43,6 +43,7 @@ class TestCreation:
             "share": ("libcuda.so.1",),
             "threads": 3,
             "heap": 1,
+            "residence": 1,
         }
         assert (vlc.name, vlc.cpus, vlc.closed) == ("a", (1,), False)
         assert repr(vlc) == "<vlcs.VLC 'a' cpus=1>"
@@ -92,6 +93,7 @@ class TestCreation:
             ({"threads": 0}, "cannot make a context with threads=0: give an int from 1 to 4096"),
             ({"threads": True}, "threads=True"),
             ({"heap": "hots"}, "heap='hots': \"own\" gives back"),
+            ({"resident": "yes"}, "resident='yes': give True, False, or None"),
             ({"python": "/x", "interpreter": False}, "python='/x' with interpreter=False"),
             ({"cpus": "9"}, "the machine has no such CPU online"),
             ({"cpus": 3}, "cannot pick 3 CPUs: the process may use 2"),

@@ -65,6 +65,7 @@ class Instance:
                     share=plan.share,
                     threads=plan.threads,
                     heap=plan.heap,
+                    residence=plan.residence,
                 )
                 self.name = self.native.name
                 self.gate = Gate(self.name)

@@ -36,9 +36,13 @@ class Context:
         share: Sequence[str],
         threads: int,
         heap: int,
+        residence: int,
     ) -> None: ...
     @property
     def name(self) -> str: ...
+    @property
+    def resident(self) -> bool:
+        """Whether its code runs on threads of its own only; then `enter` and `leave` do nothing."""
     def load(self, file: str, flags: int) -> int:
         """Loads a library; gives its handle (a `vlc_library *`)."""
     def symbol(self, library: int, name: str) -> int:
@@ -175,6 +179,7 @@ class Caller(Block):
     def run(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Calls `fn(*args, **kwargs)` in the context's interpreter, on this thread, and gives its result.
 
+        In a resident context, on a thread of the context that stands for this one, the same in every call.
         The thread runs on the slice's CPUs meanwhile. Functions that can be imported cross by name (their
         module is imported in the context); others, and those of `__main__`, by cloudpickle. NumPy
         arrays, memoryviews and CPU tensors of PyTorch are shared both ways, not copied: writes are seen by
@@ -208,7 +213,7 @@ class Caller(Block):
         """
 
 def limits() -> dict[str, Any]:
-    """`vlc_get_limits`: contexts, static_tls_total, static_tls_used, mappings, mappings_max, host_malloc."""
+    """The figures of `vlc_get_limits`."""
 
 def context_name_of(address: int) -> str | None:
     """Name of the context whose library holds the address; 0: that this thread is inside of."""

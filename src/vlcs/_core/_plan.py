@@ -12,6 +12,9 @@ from vlcs._core._errors import ArgumentError
 MAX_THREADS = 4096
 _HEAPS = ("own", "host")  # by number of vlc_heap
 
+# As vlc_residence in vlcs.h.
+_RESIDENCE = {False: 0, None: 1, True: 2}
+
 # As -X dev, which an embedded Python cannot be given in another way.
 _DEV_MODE = "PYTHONDEVMODE=1"
 
@@ -27,6 +30,8 @@ class Plan:
     threads: int
     heap: int
     """A vlc_heap."""
+    residence: int
+    """A vlc_residence."""
     python: _python.Python | None
     """None: no private interpreter."""
     inherits_path: bool
@@ -40,6 +45,7 @@ def plan(
     share: Iterable[str],
     threads: int,
     heap: str,
+    resident: bool | None,
     python: str | os.PathLike[str] | None,
     interpreter: bool,
 ) -> Plan:
@@ -55,6 +61,7 @@ def plan(
         share=_share(share),
         threads=_threads(threads),
         heap=_heap(heap),
+        residence=_residence(resident),
         python=_python.find(python) if interpreter else None,
         inherits_path=python is None,
     )
@@ -160,3 +167,14 @@ def _heap(heap: Any) -> int:
             repr(heap),
         )
     return _HEAPS.index(heap)
+
+
+def _residence(resident: Any) -> int:
+    try:
+        return _RESIDENCE[resident]
+    except (KeyError, TypeError):
+        raise ArgumentError(
+            f"cannot make a context with resident={resident!r}: give True, False, or None for whatever the "
+            "process has room for.",
+            repr(resident),
+        ) from None

@@ -36,8 +36,12 @@ class Stats:
     """Mapped by its libraries themselves."""
     library_bytes: int
     """Address space of its libraries; their text is shared with the host."""
+    resident: bool
+    """Whether its code runs on threads of its own only, with slots of its own (docs/residence.md)."""
     static_tls_bytes: int
-    """Taken from the process's pool of initial-exec slots."""
+    """Initial-exec slots taken: from its own, or from the process's pool."""
+    static_tls_left: int
+    """Bytes of slots that it can still take there."""
     keys: int
     """Thread-specific data keys in use."""
     lookups: int
@@ -53,8 +57,14 @@ class Limits:
     contexts: int
     """Open now, those of C code included."""
     static_tls_total: int
-    """Bytes for initial-exec slots; large under `vlcs run`, and fixed when the process starts."""
+    """Bytes of the pool of initial-exec slots; large under `vlcs run`, and fixed when the process starts."""
     static_tls_used: int
+    resident: int
+    """How many of the open contexts are resident, with slots of their own (docs/residence.md)."""
+    next_is_resident: bool
+    """Whether the next one will be, as the pool has too little left."""
+    resident_tls_total: int
+    """Bytes of slots that each resident context has."""
     mappings: int
     """Kernel mappings of the process now: about 180 per context with NumPy, 470 with PyTorch."""
     mappings_max: int
@@ -78,7 +88,9 @@ def measure(figures: dict[str, int], *, jobs: int, leases: int) -> Stats:
         heap_bytes=figures["heap_bytes"],
         mapped_bytes=figures["mapped_bytes"],
         library_bytes=figures["library_bytes"],
+        resident=bool(figures["resident"]),
         static_tls_bytes=figures["static_tls_bytes"],
+        static_tls_left=figures["static_tls_left"],
         keys=figures["keys"],
         lookups=figures["lookups"],
         cached_lookups=figures["cached"],
@@ -92,6 +104,9 @@ def limits() -> Limits:
         contexts=figures["contexts"],
         static_tls_total=figures["static_tls_total"],
         static_tls_used=figures["static_tls_used"],
+        resident=figures["resident"],
+        next_is_resident=bool(figures["next_is_resident"]),
+        resident_tls_total=figures["resident_tls_total"],
         mappings=figures["mappings"],
         mappings_max=figures["mappings_max"],
         host_malloc=figures["host_malloc"],

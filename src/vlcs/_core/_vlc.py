@@ -65,6 +65,9 @@ class VLC(Caller):
             is the interpreter's main thread.
         heap: Where its libraries' `malloc` takes memory from. "own" is given back whole when the context is
             closed, also what leaked; "host" is for C code of the host that calls `free` on what they return.
+        resident: Whether its code runs on threads of its own only, so that libraries with static thread-local
+            storage (libgomp) find room in it however many contexts there are; a call costs some
+            microseconds more then (docs/residence.md). None: when the process has too little room left.
         exclusive: No other context that asks for CPUs may overlap this one, in either order of creation.
         gpu: Reserved. It is reported as unavailable, and a warning says so.
         interpreter: False makes a context for `load_library` alone, without Python.
@@ -94,6 +97,7 @@ class VLC(Caller):
         python: str | os.PathLike[str] | None = None,
         threads: int = 1,
         heap: Literal["own", "host"] = "own",
+        resident: bool | None = None,
         exclusive: bool = False,
         interpreter: bool = True,
         gpu: object = None,
@@ -104,6 +108,7 @@ class VLC(Caller):
             share=share,
             threads=threads,
             heap=heap,
+            resident=resident,
             python=python,
             interpreter=interpreter,
         )
@@ -133,6 +138,11 @@ class VLC(Caller):
         """
         self._instance.gate.check("slice")
         return self._instance.slice
+
+    @property
+    def resident(self) -> bool:
+        """Whether its code runs on threads of its own only; see `resident` of the constructor."""
+        return self._instance.native.resident
 
     @property
     def closed(self) -> bool:
@@ -320,6 +330,9 @@ class VLC(Caller):
         be inside of the block: other code of the thread would run on the slice meanwhile, and leaving out
         of turn, or on another thread, is a StateError. The thread is out all the same; one that was
         left by another is out at its next visit of any context.
+
+        A resident context is entered call by call, by the thread that stands for this one: the block only
+        keeps it from being closed, and runs on the CPUs that it ran on before.
         """
         visit = self._instance.gate.visit(_Stay(self), self._instance.native)
         try:

@@ -62,7 +62,7 @@ static bool put(struct writer *writer, enum tag tag, const void *data, size_t si
     char *room = vlci_message_grow(writer->message, 1 + size);
     if (!room) return false;
     *room = (char)tag;
-    memcpy(room + 1, data, size);
+    if (size) memcpy(room + 1, data, size);
     return true;
 }
 

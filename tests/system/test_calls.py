@@ -458,3 +458,22 @@ def test_mixed_calls_from_many_threads_leave_nothing_behind() -> None:
         """,
         timeout=100,
     )
+
+
+def test_jobs_take_the_short_way_and_run_also_when_the_context_was_shut_since() -> None:
+    run_child(
+        """
+        import fractions, operator, threading, time, vlcs
+        a = vlcs.VLC("a")
+        futures = [a.submit(time.sleep, 0.3)]
+        futures += [a.submit(operator.add, 1, 2), a.submit(lambda x: x, 4)]
+        futures += [a.submit(fractions.Fraction, "1/2")]
+        a.close()
+        assert [future.result() for future in futures[1:]] == [3, 4, fractions.Fraction(1, 2)]
+        try:
+            a.submit(operator.add, 1, 2)
+        except vlcs.StateError as error:
+            assert "it is closed" in str(error)
+        """,
+        timeout=30,
+    )

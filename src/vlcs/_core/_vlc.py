@@ -164,7 +164,10 @@ class VLC(Caller):
         have not begun then are cancelled, one that runs Python code on the first thread is interrupted,
         and a warning of the logger `vlcs` names them. Raises StateError when the context is closed.
         """
-        return self._instance.executor.submit(fn, self._work(fn, args, kwargs), self)
+        work = self._work(fn, args, kwargs)  # which raises what is wrong with it now
+        if work.func is not fn:  # no function of a library
+            work = partial(super().run, fn, *args, **kwargs)
+        return self._instance.executor.submit(fn, work, self)
 
     def import_module(self, name: str) -> RemoteObject:
         """Imports a module in the context and gives an object that stands for it.
@@ -353,7 +356,9 @@ class VLC(Caller):
         )
 
     def _bridge(self, what: object) -> Bridge:
-        self._instance.gate.check(what)
+        gate = self._instance.gate
+        if not gate.is_inside():  # a job that was accepted runs also when the gate was shut since
+            gate.check(what)
         bridge = self._instance.bridge
         if bridge is None:
             raise StateError(
@@ -363,7 +368,7 @@ class VLC(Caller):
             )
         return bridge
 
-    def _work(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], T]:
+    def _work(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> partial[T]:
         if not callable(fn):
             raise ArgumentError(
                 f"cannot run {fn!r} in the context {self.name!r}: it cannot be called. Give the function and "

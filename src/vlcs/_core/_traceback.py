@@ -78,7 +78,11 @@ def dump_traceback(file: TextIO | None = None, *, timeout: float = 0.5) -> None:
         return
     host = _host()
     deadline = time.monotonic() + timeout
-    asked = [(member, _Question.put_to(member.bridge)) for member in REGISTRY.members() if member.bridge]
+    asked = [
+        (member, _Question.put_to(bridge))
+        for member in REGISTRY.members()
+        if (bridge := member.bridge)  # read once: it goes when the context is closed meanwhile
+    ]
     guests = {member.name: question.answer(member, deadline) for member, question in asked}
     text = "\n".join(_pages(host, guests)) + "\n"
     try:
@@ -121,7 +125,10 @@ class _Question:
         self._answered = _thread.allocate_lock()
         self._answered.acquire()
         self._open[bridge] = self
-        _thread.start_new_thread(self._ask, (bridge,))
+        try:
+            _thread.start_new_thread(self._ask, (bridge,))
+        except RuntimeError as error:  # there are no threads to have, which may be why one looks
+            self._tell(bridge, Threads({}, {}, str(error)))
 
     @classmethod
     def put_to(cls, bridge: Bridge) -> _Question:
@@ -131,16 +138,19 @@ class _Question:
     def _ask(self, bridge: Bridge) -> None:
         try:
             stacks = bridge.frames()
-        except Exception as error:  # noqa: BLE001 - it is what there is to say
-            self._told = Threads({}, {}, str(error))
+        except BaseException as error:  # noqa: BLE001 - it is what there is to say; a KeyboardInterrupt of there too
+            told = Threads({}, {}, str(error))
         else:
-            self._told = Threads(
+            told = Threads(
                 {ident: [Frame(*frame) for frame in frames] for ident, _, frames in stacks},
                 {ident: name for ident, name, _ in stacks if name},
             )
-        finally:
-            self._open.pop(bridge, None)
-            self._answered.release()
+        self._tell(bridge, told)
+
+    def _tell(self, bridge: Bridge, told: Threads) -> None:
+        self._told = told
+        self._open.pop(bridge, None)
+        self._answered.release()
 
     def answer(self, member: Instance, deadline: float) -> Threads:
         """What the context told until the deadline, or what can be seen from outside."""
@@ -158,7 +168,10 @@ class _Question:
 
 
 def _read_without_gil(member: Instance) -> dict[int, list[Frame]] | None:
-    memory = os.memfd_create("vlcs-traceback", os.MFD_CLOEXEC)
+    try:
+        memory = os.memfd_create("vlcs-traceback", os.MFD_CLOEXEC)
+    except OSError:  # no descriptor is left, say
+        return None
     try:
         if not member.dump_frames(memory):
             return None

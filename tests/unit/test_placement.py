@@ -145,6 +145,13 @@ class TestBetterThanOneByOne:
         assert cpus(plan) == {"a": "0-1,4-5", "b": "2-3,6-7"}
         assert "whole cores with their hardware threads" in plan["notes"][0]
 
+    def test_without_hardware_threads_there_is_nothing_to_pack(self) -> None:
+        on = machine("laptop")
+        allowed = frozenset(min(core) for core in on.topology.cores(on.allowed))
+        plan = _placement.place({"a": {"cpus": len(allowed)}, "b": {"cpus": 1}}, replace(on, allowed=allowed))
+        assert [note for note in plan["notes"] if "hardware threads" in note] == []
+        assert len(plan["notes"]) == 1  # that CPUs are shared
+
     def test_and_each_its_own_core_when_there_are_enough(self) -> None:
         plan = place("laptop", a={"cpus": 2}, b={"cpus": 2})
         assert cpus(plan) == {"a": "0-1", "b": "2-3"}

@@ -86,15 +86,19 @@ class TestCreation:
             ({"env": {"A=B": "1"}}, "without '=' and NUL"),
             ({"env": {"A": 1}}, "and this is a int. Write '1'"),
             ({"env": {"A": "b\0"}}, "it holds a NUL"),
+            ({"env": {"A": "\ud800"}}, "it cannot be encoded as utf-8"),
+            ({"env": {"\ud800": None}}, "it cannot be encoded as utf-8"),
             ({"env": ["A=1"]}, "Give a mapping of names to values"),
             ({"share": "libcuda.so.1"}, "it is a str. Give a list of sonames"),
             ({"share": ["/usr/lib/libcuda.so.1"]}, "Write 'libcuda.so.1'"),
             ({"share": [""]}, "cannot share ''"),
+            ({"share": ["\ud800"]}, "a soname is text"),
             ({"threads": 0}, "cannot make a context with threads=0: give an int from 1 to 4096"),
             ({"threads": True}, "threads=True"),
             ({"heap": "hots"}, "heap='hots': \"own\" gives back"),
             ({"resident": "yes"}, "resident='yes': give True, False, or None"),
             ({"python": "/x", "interpreter": False}, "python='/x' with interpreter=False"),
+            ({"python": 3, "interpreter": False}, "python=3 with interpreter=False"),
             ({"cpus": "9"}, "the machine has no such CPU online"),
             ({"cpus": 3}, "cannot pick 3 CPUs: the process may use 2"),
             ({"exclusive": True}, "exclusive=True needs cpus="),
@@ -109,6 +113,11 @@ class TestCreation:
             vlcs.VLC(**options)
         assert words in str(caught.value)
         assert native.log == []
+
+    def test_bytes_of_the_environment_that_are_no_text_go_through(self, native: Native) -> None:
+        vlc = vlcs.VLC("a", env={"A": "\udcff"})
+        assert "A=\udcff" in vlc._instance.native.options["env"]
+        assert native.log == ["create a", "start a"]
 
 
 class TestOverlap:
@@ -445,7 +454,7 @@ class TestLibrary:
             with pytest.raises(vlcs.SymbolError, match=r"library\.address_of"):
                 ask()
 
-    @pytest.mark.parametrize("name", ["", "a\0b", 3, None, b"libx.so"])
+    @pytest.mark.parametrize("name", ["", "a\0b", 3, None, b"libx.so", "\ud800"])
     def test_no_path(self, name: Any) -> None:
         with pytest.raises(vlcs.ArgumentError, match="give a path or a soname as text"):
             vlcs.VLC("a", interpreter=False).load_library(name)

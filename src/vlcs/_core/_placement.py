@@ -167,7 +167,7 @@ class _Board:
     def pack_if_short(self, requests: Sequence[Request]) -> None:
         """Decides whether numbers of CPUs are to share cores. The requests are settled."""
         wanted = sum(request.cores or request.count or 0 for request in requests)
-        self.packed = wanted > len(self.machine.topology.cores(self.free))
+        self.packed = self.threads > 1 and wanted > len(self.machine.topology.cores(self.free))
 
     def size(self, request: Request) -> int:
         """CPUs that it takes away from others, in whole cores."""

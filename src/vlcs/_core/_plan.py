@@ -52,7 +52,7 @@ def plan(
     """Checks the options. Raises ArgumentError, or LoadError where the Python has no libpython."""
     if python is not None and not interpreter:
         raise ArgumentError(
-            f"cannot use python={os.fspath(python)!r} with interpreter=False: there would be no interpreter "
+            f"cannot use python={python!r} with interpreter=False: there would be no interpreter "
             "to be that Python. Leave one of them out."
         )
     checked = Plan(
@@ -85,6 +85,15 @@ def for_children(env: Iterable[str]) -> dict[str, str | None]:
     return variables
 
 
+def is_encodable(text: str) -> bool:
+    """Whether the C library can be given it, as a file's name or a variable."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _name(name: Any) -> str | None:
     if name is None:
         return None
@@ -105,7 +114,15 @@ def _env(env: Any) -> tuple[str, ...]:
             'Give a mapping of names to values, {"OMP_WAIT_POLICY": "passive"}; None removes a variable.',
             repr(env),
         )
-    return tuple(_variable(name, value) for name, value in env.items())
+    variables = tuple(_variable(name, value) for name, value in env.items())
+    for variable in variables:
+        if not is_encodable(variable):
+            raise ArgumentError(
+                f"cannot set the environment variable {variable!r}: it cannot be encoded as "
+                f"{sys.getfilesystemencoding()}. Write bytes that are no text as os.fsdecode gives them.",
+                repr(variable),
+            )
+    return variables
 
 
 def _variable(name: Any, value: Any) -> str:
@@ -138,7 +155,7 @@ def _share(share: Any) -> tuple[str, ...]:
         )
     names = tuple(share)
     for name in names:
-        if not isinstance(name, str) or not name or "\0" in name:
+        if not isinstance(name, str) or not name or "\0" in name or not is_encodable(name):
             raise ArgumentError(f"cannot share {name!r}: a soname is text, as 'libcuda.so.1' is.", repr(name))
         if "/" in name:
             raise ArgumentError(

@@ -204,7 +204,7 @@ class VLC(Caller):
             path = os.fspath(name)
         except TypeError:
             path = None
-        if not isinstance(path, str) or not path or "\0" in path:
+        if not isinstance(path, str) or not path or "\0" in path or not _plan.is_encodable(path):
             raise ArgumentError(
                 f"cannot load {name!r} in the context {self.name!r}: give a path or a soname as text.",
                 repr(name),
@@ -214,7 +214,7 @@ class VLC(Caller):
             handle = native.load(path, mode | os.RTLD_NOW)
         return Library(native, self, gate, path, handle, use_errno=use_errno)
 
-    def wrap(self, function: Any) -> Any:
+    def wrap(self, function: T) -> T:
         """Makes a function of the context callable from outside: from C, by any thread, at any time.
 
         For pointers that leave the context and are called later, past vlcs: a destructor or release
@@ -239,7 +239,8 @@ class VLC(Caller):
             StateError: The context is closed.
         """
         self._instance.gate.check("wrap()")
-        return _library.wrap(self._instance.native, self, function)
+        wrapped: T = _library.wrap(self._instance.native, self, function)
+        return wrapped
 
     def resize(
         self,

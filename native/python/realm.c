@@ -123,13 +123,16 @@ static void bury(struct vlci_realm *realm, vlci_thread_state *own) {
     vlci_thread_state *undertaker = realm->api.PyThreadState_New(realm->interpreter);
     if (!undertaker) return;
     struct vlci_visit *departed = take_departed(realm);
+    /* Destructors of what the thread kept run here, so PyGILState has to find the state that is current. */
+    realm->api.PyEval_RestoreThread(own);
+    for (struct vlci_visit *visit = departed; visit; visit = visit->next)
+        realm->api.PyThreadState_Clear(visit->state);
+    realm->api.PyEval_SaveThread();
     /* Under a state of its own: from 3.12, deleting any state makes PyGILState forget the calling
      * thread's, and it is remembered again when it next becomes the current one. */
     realm->api.PyEval_RestoreThread(undertaker);
-    for (struct vlci_visit *visit = departed; visit; visit = visit->next) {
-        realm->api.PyThreadState_Clear(visit->state);
+    for (struct vlci_visit *visit = departed; visit; visit = visit->next)
         realm->api.PyThreadState_Delete(visit->state);
-    }
     realm->api.PyThreadState_Clear(undertaker);
     realm->api.PyEval_SaveThread();
     realm->api.PyThreadState_Delete(undertaker);

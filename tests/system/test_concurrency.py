@@ -124,3 +124,47 @@ def test_values_do_not_stay_behind() -> None:
         """,
         timeout=60,
     )
+
+
+def test_what_a_thread_kept_is_destroyed_where_c_finds_the_interpreter() -> None:
+    """The next thread that comes does it. Destructors may call C code that calls Python."""
+    run_child(
+        """
+        import ctypes, threading, time, vlcs
+        local, ended = threading.local(), []
+        # A call of this does not drop the GIL, and PyGILState_Ensure has to see that.
+        callback = ctypes.PYFUNCTYPE(None)(lambda: ended.append(threading.get_ident()))
+        class Last:
+            def __del__(self):
+                callback()
+        def keep(future):
+            local.last = Last()
+        gone, stays = vlcs.VLC("gone"), vlcs.VLC("stays")
+        future = gone.submit(time.sleep, 0.2)
+        future.add_done_callback(keep)  # runs on the thread of the context
+        future.result()
+        gone.close()
+        deadline = time.monotonic() + 20
+        while not ended:
+            assert time.monotonic() < deadline
+            stays.submit(len, "x").result()
+        assert len(ended) == 1
+        """,
+        timeout=60,
+    )
+
+
+def test_python_checks_its_memory_while_threads_of_contexts_end() -> None:
+    """Debug hooks of the allocators refuse threads without the GIL, and whom PyGILState does not know."""
+    run_child(
+        """
+        import vlcs
+        contexts = [vlcs.VLC() for _ in range(3)]
+        futures = [context.submit(pow, 2, n) for context in contexts for n in range(5)]
+        assert sum(future.result() for future in futures) == 3 * 31
+        for context in contexts:
+            context.close()
+        """,
+        timeout=60,
+        env={"PYTHONDEVMODE": "1"},
+    )

@@ -202,13 +202,17 @@ static vlc_context *call_begins(struct vlci_weak *weak) {
     return context;
 }
 
-static void leave(void) {
-    const struct vlci_visit *visit = vlci_thread_current->visit;
-    vlc_context *context = visit->context;
-    struct vlci_weak *weak = visit->is_wrapped ? context->weak : NULL;
-    vlci_visit_leave(context);
+void vlci_wrap_visit_ended(vlc_context *context, bool is_wrapped) {
+    struct vlci_weak *weak = is_wrapped ? context->weak : NULL;
     vlci_context_visit_ended(context); /* by now it may be gone */
     if (weak) call_ended(weak);
+}
+
+static void leave(void) {
+    vlc_context *context = vlci_thread_current->visit->context;
+    bool is_wrapped = vlci_thread_current->visit->is_wrapped;
+    vlci_visit_leave(context);
+    vlci_wrap_visit_ended(context, is_wrapped);
 }
 
 /* Nobody knows how many arguments there are, so the same number of bytes is always passed on; what is not an

@@ -6,11 +6,16 @@
 #include "loader/lock.h"
 #include "vlcs.h"
 
+#include <stdbool.h>
+
 /* What a thunk has: the record lies in the data behind it. A weak reference of 0: not used. */
 struct vlci_wrapper {
     void *function;
     struct vlci_weak *weak;
 };
+
+/* A visit is over, and the call of a wrapped pointer that it was. The context may be gone after this. */
+void vlci_wrap_visit_ended(vlc_context *context, bool is_wrapped);
 
 void vlci_wrap_forget(vlc_context *context); /* it goes: calls of its wrappers do nothing from now on */
 void vlci_wrap_fork(vlc_context *current, enum vlci_fork when);

@@ -3,6 +3,7 @@
 #include "context/companion.h"
 #include "context/context.h"
 #include "context/evict.h"
+#include "context/wrap.h"
 #include "loader/error.h"
 #include "loader/key.h"
 #include "loader/memory.h"
@@ -80,7 +81,7 @@ static void thread_end(void *record) {
     vlc_context *owner = thread->owner;
     for (struct vlci_visit *visit; (visit = thread->visit) != &thread->base;) { /* it ended inside */
         thread->visit = visit->outer;
-        vlci_context_visit_ended(visit->context);
+        vlci_wrap_visit_ended(visit->context, visit->is_wrapped);
         visit->outer = thread->spare;
         thread->spare = visit;
     }

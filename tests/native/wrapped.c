@@ -426,6 +426,22 @@ static void check_retired(void) {
     context_close(context);
 }
 
+/* A thread ends inside where no unwinder can tell: the call is over all the same, and nobody waits for it. */
+static void *call_once(void *function) { return (void *)((probe)function)(0); }
+
+static void check_ended_inside(void) {
+    vlc_context *context = context_new("ended");
+    probe leave = (probe)wrap_named(context, load(context, FIXTURE("bare"), RTLD_NOW), "bare_leave_by_exit");
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, call_once, (void *)leave) == 0, "no thread");
+    pthread_join(thread, NULL);
+    vlc_stats stats = VLC_STATS_INIT;
+    CHECK_EQUAL(vlc_get_stats(context, &stats, NULL), VLC_OK);
+    CHECK_EQUAL(stats.visitors, 0);
+    CHECK_EQUAL(vlc_retire(context, 1000, NULL), VLC_OK);
+    context_close(context);
+}
+
 /* In a child the context that forked goes on; a pointer of another does nothing. */
 static void check_fork(vlc_context *a, vlc_library *library) {
     probe same = (probe)wrap_named(a, library, "identity");
@@ -464,6 +480,7 @@ int main(void) {
     check_late();
     check_closed_under_callers();
     check_retired();
+    check_ended_inside();
     context_close(a);
     return check_result();
 }

@@ -20,6 +20,7 @@ struct vlci_companion {
     vlc_context *context;
     pthread_t handle;
     struct vlci_errand *first; /* that it is made for */
+    _Atomic(bool) busy;        /* somebody has asked it, and waits */
     _Atomic(bool) ends;        /* it is to end */
 };
 
@@ -97,6 +98,7 @@ static bool perform(struct vlci_thread *self, struct vlci_errand *errand, struct
         return false;
     }
     self->seat.doing = errand->outer;
+    if (self->seat.companion && !errand->outer) atomic_store(&self->seat.companion->busy, false);
     errand->result = result;
     errand->state = VLCI_DONE;
     ring(errand->caller);
@@ -168,7 +170,9 @@ static int companion_make(struct vlci_thread *root, struct vlci_errand *errand, 
     struct vlci_companion *made = calloc(1, sizeof *made);
     int failed = ENOMEM;
     if (made) {
-        *made = (struct vlci_companion){ .root = root, .context = errand->context, .first = errand };
+        *made = (struct vlci_companion){
+            .root = root, .context = errand->context, .first = errand, .busy = true
+        };
         vlci_lock_take(&lock);
         made->next = root->seat.companions;
         root->seat.companions = made;
@@ -224,11 +228,17 @@ static struct vlci_companion *companion_of(const struct vlci_thread *root, const
     return at;
 }
 
+/* In a signal handler, which may have heard the bell that the interrupted wait is for. */
+static void await_again(struct vlci_thread *self, struct vlci_errand *outer) {
+    self->seat.awaited = outer;
+    if (outer && outer->state != VLCI_UNDONE) ring(self);
+}
+
 static int ask(struct vlci_thread *self, struct vlci_thread *doer, struct vlci_errand *errand,
                vlc_error *error) {
     const char *name = errand->context ? errand->context->name : "host";
     struct vlci_companion *companion = doer ? NULL : companion_of(root_of(self), errand->context);
-    if (companion && companion->thread->seat.doing)
+    if (companion && atomic_exchange(&companion->busy, true))
         return vlci_fail(
             error, VLC_MISUSE, 0, name,
             "cannot enter context '%s' from a signal handler: the handler's thread waits for a call "
@@ -240,15 +250,21 @@ static int ask(struct vlci_thread *self, struct vlci_thread *doer, struct vlci_e
     vlci_arch_float_save(&errand->float_state);
     pthread_sigmask(SIG_SETMASK, NULL, &errand->signals);
     sigset_t signals = errand->signals;
+    struct vlci_errand *outer = self->seat.awaited;
+    self->seat.awaited = errand;
     if (companion) doer = companion->thread;
     if (doer) {
         doer->seat.errand = errand;
         ring(doer);
     } else {
         int status = companion_make(root_of(self), errand, error);
-        if (status) return status;
+        if (status) {
+            await_again(self, outer);
+            return status;
+        }
     }
     attend(self, errand);
+    await_again(self, outer);
     if (errand->state == VLCI_STAYED_BEHIND)
         return vlci_fail(
             error, VLC_MISUSE, 0, name,
@@ -339,7 +355,7 @@ static void tell_to_end(struct vlci_companion *companion) {
 static void resign(struct vlci_thread *self) {
     struct vlci_companion *companion = self->seat.companion;
     vlci_lock_take(&lock);
-    unlist(companion);
+    if (companion->root) unlist(companion); /* not in a forked child */
     unlist_inside(companion);
     vlci_lock_drop(&lock);
     vlci_pthread_detach(pthread_self(), companion->context);
@@ -349,6 +365,7 @@ static void resign(struct vlci_thread *self) {
 
 /* The thread ends within what it does for others (pthread_exit): these go on, innermost first. */
 static void give_up(struct vlci_thread *self) {
+    self->seat.awaited = NULL; /* what waited was left */
     if (self->seat.companion) resign(self);
     for (struct vlci_errand *errand, *pending; (errand = self->seat.doing);) {
         self->seat.doing = errand->outer;

@@ -24,12 +24,10 @@ struct vlci_errand {
     int error_number;
     sigset_t signals;
     struct vlci_float_state float_state;
-    enum {
-        VLCI_UNDONE,
-        VLCI_DONE,
-        VLCI_LOST,         /* its doer ended */
-        VLCI_STAYED_BEHIND /* so did its doer, when this process was forked */
-    } state;
+    _Atomic(enum {
+        VLCI_UNDONE, VLCI_DONE, VLCI_LOST, /* its doer ended */
+        VLCI_STAYED_BEHIND                 /* so did its doer, when this process was forked */
+    }) state;
     bool visits;                 /* it counts as a visit of its context */
     struct vlci_errand *outer;   /* that its doer is in the middle of */
     struct vlci_errand *pending; /* that its doer waits for meanwhile */

@@ -57,6 +57,7 @@ struct vlci_seat {
     struct vlci_errand *errand;        /* that it is asked to do */
     struct vlci_errand *spare;         /* for what it asks of others */
     struct vlci_errand *doing;         /* the innermost that it is in the middle of */
+    struct vlci_errand *awaited;       /* the innermost that it waits for */
     _Atomic(int) bell;                 /* rung when there is one, or its own is done */
     unsigned depth;                    /* how many it is in the middle of */
     unsigned orphaned; /* of these, how many were asked for by threads that a fork left behind */

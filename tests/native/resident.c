@@ -271,6 +271,74 @@ static void check_exit_outside(vlc_context *context) {
     CHECK(result == NULL, "pthread_exit did not end the thread");
 }
 
+/* A signal handler calls into one context while its thread waits for another: by the time it returns, what that
+ * waits for has come. Into the same one it may not. */
+static vlc_context *waited_for, *called_by_handler;
+static _Atomic(int) handled, is_over;
+
+static void *see_it_over(void *unused) {
+    handled++;
+    while (!is_over) sched_yield();
+    usleep(50000); /* its thread is told meanwhile, or this tests nothing */
+    return unused;
+}
+static void *nothing(void *unused) { return unused; }
+static void on_signal(int number) {
+    (void)number;
+    vlc_error error = VLC_ERROR_INIT;
+    CHECK_REFUSED(vlc_run(waited_for, nothing, NULL, NULL, &error), error, VLC_MISUSE, "signal handler");
+    CHECK_EQUAL(vlc_run(called_by_handler, see_it_over, NULL, NULL, NULL), VLC_OK);
+}
+static void *signal_caller(void *caller) {
+    handled = is_over = 0;
+    pthread_kill(*(pthread_t *)caller, SIGUSR1);
+    while (!handled) sched_yield();
+    is_over = 1;
+    return caller;
+}
+
+static void check_signal_handler(vlc_context *a, vlc_context *b) {
+    pthread_t self = pthread_self();
+    waited_for = a;
+    called_by_handler = b;
+    alarm(20);
+    struct sigaction action = { .sa_handler = on_signal }, before;
+    for (int i = 0; i < 4; i++) {
+        action.sa_flags = i % 2 ? SA_RESTART : 0;
+        REQUIRE(sigaction(SIGUSR1, &action, i ? NULL : &before) == 0, "sigaction failed");
+        CHECK_EQUAL(vlc_run(a, signal_caller, &self, NULL, NULL), VLC_OK);
+    }
+    sigaction(SIGUSR1, &before, NULL);
+    alarm(0);
+}
+
+/* The thread that forked on its caller's behalf ends within what another asks of it in the child. */
+static void *leave_there(void *context) {
+    vlc_error error = VLC_ERROR_INIT;
+    struct run leave = { find(context, NULL, "resident_leave_by_exit"), 0, 0 };
+    CHECK_REFUSED(vlc_run(context, run_probe, &leave, NULL, &error), error, VLC_MISUSE, "pthread_exit");
+    if (check_result() != EXIT_SUCCESS) _exit(check_result());
+    return NULL;
+}
+static void *fork_and_leave(void *context) {
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        vlc_run(resident_new("fresh"), leave_there, context, NULL, NULL);
+        _exit(2); /* its stack was left */
+    }
+    return (void *)(intptr_t)child;
+}
+
+static void check_exit_after_fork(vlc_context *context) {
+    void *child;
+    int status = -1;
+    fflush(NULL);
+    REQUIRE(vlc_run(context, fork_and_leave, context, &child, NULL) == VLC_OK, "it cannot be entered");
+    CHECK(waitpid((pid_t)(intptr_t)child, &status, 0) == (intptr_t)child && status == 0,
+          "the child of fork() on a companion, which ended there, gave %x", (unsigned)status);
+}
+
 static void check_fork(vlc_context *context) {
     fflush(NULL);
     pid_t child = (pid_t)run_named(context, "resident_fork", 0);
@@ -426,6 +494,8 @@ int main(void) {
     check_exit_outside(a);
     check_fork(b);
     check_fork_outside(b);
+    check_exit_after_fork(b);
+    check_signal_handler(a, b);
     report_cost(a);
     context_close(a);
     context_close(b);

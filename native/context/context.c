@@ -474,16 +474,20 @@ static void blame(struct vlci_thread *thread, void *argument) {
 
 #define END_BY_THEMSELVES 20 /* ms for threads that were told to end, before they are evicted */
 #define EVICT_AGAIN 10       /* ms; one that was about to wait, waits now */
-#define EVICT_LEAST 200      /* ms; exit handlers may have taken all the time there was */
+#define EVICT_LEAST                                                                                          \
+    200 /* ms; exit handlers may have taken all the time, or others the CPU: from the last end on */
 
 static int wait_threads(vlc_context *context, int64_t deadline, vlc_error *error) {
     int64_t now = vlci_os_milliseconds();
     if (deadline < now + EVICT_LEAST) deadline = now + EVICT_LEAST;
     vlci_wait_zero(&context->threads,
                    now + END_BY_THEMSELVES < deadline ? now + END_BY_THEMSELVES : deadline);
-    while (atomic_load(&context->threads) && (now = vlci_os_milliseconds()) < deadline) {
+    for (int left; (left = atomic_load(&context->threads)) && (now = vlci_os_milliseconds()) < deadline;) {
         vlci_evict(context);
         vlci_wait_zero(&context->threads, now + EVICT_AGAIN < deadline ? now + EVICT_AGAIN : deadline);
+        now = vlci_os_milliseconds();
+        if (atomic_load(&context->threads) < left && deadline < now + EVICT_LEAST)
+            deadline = now + EVICT_LEAST;
     }
     if (atomic_load(&context->threads)) {
         struct blame who = { "", 0, 0 };

@@ -17,6 +17,8 @@
 
 unsigned vlci_fork_count;
 
+static sigset_t signals; /* of the thread that forks, which has the locks */
+
 /* All locks of the loader, outer ones first, and those of the context that forks. */
 static void locks(vlc_context *current, enum vlci_fork when) {
     vlci_lock_fork(&vlci_start_lock, when);
@@ -55,12 +57,17 @@ static void prepare(void) {
         pthread_mutex_lock(&current->load_lock);
         pthread_mutex_lock(&current->images_lock);
     }
+    sigset_t before; /* a handler may come here for a lock, and fork() itself lets those run that wait */
+    vlci_os_signals_block(&before);
     locks(current, VLCI_FORK_PREPARE);
+    signals = before;
 }
 
 static void parent(void) {
     vlc_context *current = vlci_context_current();
+    sigset_t before = signals;
     locks(current, VLCI_FORK_PARENT);
+    vlci_os_signals_restore(&before);
     if (!current) return;
     pthread_mutex_unlock(&current->images_lock);
     pthread_mutex_unlock(&current->load_lock);
@@ -90,7 +97,10 @@ static void child(void) {
         vlci_tls_drop_context(at);
     }
     vlci_contexts = current;
-    if (!current) return;
+    if (!current) {
+        vlci_os_signals_restore(&signals);
+        return;
+    }
     vlci_context_locks_init(current); /* their owner is a thread id, and this thread has another now */
     atomic_store(&current->threads, vlci_thread_current->owner == current);
     atomic_store(&current->visits, visits_of_this_thread(current));
@@ -98,6 +108,7 @@ static void child(void) {
     current->leaving = NULL;
     current->joinable = NULL;
     vlci_stacks_forget(current);
+    vlci_os_signals_restore(&signals);
     vlci_atfork_run(current, VLCI_FORK_CHILD);
 }
 

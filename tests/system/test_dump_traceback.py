@@ -82,7 +82,7 @@ def holds_the_gil(fd):
     import ctypes
     ctypes.PyDLL(None).read(fd, ctypes.create_string_buffer(1), 1)
 
-a, b, c, unused = (vlcs.VLC(name) for name in ("a", "b", "c", "unused"))
+a, b, c, unused = (vlcs.VLC(name, resident=False) for name in ("a", "b", "c", "unused"))
 native = vlcs.VLC("native", interpreter=False)
 stop = memoryview(bytearray(1))
 (reader, writer), (reading, writing) = os.pipe(), os.pipe()
@@ -264,5 +264,31 @@ if not pid:
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 b.close()
 assert list(parsed(dump())[0]) == ["MainThread"]
+""",
+    )
+
+
+def test_code_of_a_resident_context_is_on_threads_of_its_own(tmp_path: Path) -> None:
+    run_script(
+        tmp_path,
+        r"""
+def waits(stop):
+    while not stop[0]:
+        pass
+
+context = vlcs.VLC("resident", resident=True)
+stop = memoryview(bytearray(1))
+caller = threading.Thread(target=context.run, args=(waits, stop), name="caller")
+caller.start()
+end = time.monotonic() + 20
+while True:
+    text = dump()
+    found = [groups[-1] for groups in parsed(text)[0].values()]
+    if ("resident", ["waits"]) in found:
+        break
+    assert time.monotonic() < end, text
+stop[0] = 1
+caller.join()
+assert parsed(text)[0]["caller"][-1][0] == "host", text
 """,
     )

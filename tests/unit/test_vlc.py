@@ -129,6 +129,28 @@ class TestOverlap:
         assert str(caught[0].message).startswith("the contexts 'b' and 'a' share CPU 1: ")
         assert caught[0].filename == __file__
 
+    def test_warns_who_calls_by_whatever_way(self) -> None:
+        class Mine(vlcs.VLC):
+            def __init__(self, name: str) -> None:
+                super().__init__(name, cpus="0")
+
+        a = vlcs.VLC("a", cpus="0")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            vlcs.vlc_create("b", cpus="0")
+            Mine("c")
+            a.resize("0")
+        assert len(caught) == 5
+        assert {warning.filename for warning in caught} == {__file__}
+
+    def test_warns_of_the_same_line_once(self) -> None:
+        vlcs.VLC("a", cpus="0")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            for _ in range(3):
+                vlcs.VLC("b", cpus="0").close()
+        assert len(caught) == 1
+
     def test_without_cpus_nobody_warns(self) -> None:
         vlcs.VLC("a")
         vlcs.VLC("b", cpus="0-1")

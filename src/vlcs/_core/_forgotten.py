@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import logging
-import sys
 import threading
 import warnings
 from collections import deque
@@ -39,14 +38,6 @@ def after_fork() -> None:
     global _busy  # noqa: PLW0603 - the parent's may be held by a thread that is not here
     _busy = threading.Lock()
     _waiting.clear()
-
-
-def caller() -> tuple[str, int]:
-    """File and line of the code that called vlcs."""
-    frame = sys._getframe(1)  # noqa: SLF001 - as the module warnings does
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("vlcs."):
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _start() -> None:

@@ -7,11 +7,10 @@ import pickle
 import sys
 import threading
 import time
-import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from vlcs._core import _choice, _exit, _forgotten, _gpu, _native, _plan, _python, _slice, _streams
+from vlcs._core import _caller, _choice, _exit, _gpu, _native, _plan, _python, _slice, _streams
 from vlcs._core._bridge import Bridge
 from vlcs._core._choice import Claim
 from vlcs._core._errors import BusyError, OverlapWarning, StateError, UnavailableWarning, VLCError
@@ -34,9 +33,6 @@ NATIVE_TIMEOUT_MS = -1
 _LONGEST = 1e6
 """Seconds, 11 days: what a lock and a number of milliseconds in C can be given."""
 
-# The frame of vlcs's caller, seen from the methods that warn: above it are Instance and VLC.
-_CALLER = 4
-
 
 class Instance:
     """Owns a native context and its interpreter. The public object that stands for it refers to it."""
@@ -46,7 +42,7 @@ class Instance:
 
         `owner` is the public object: when that is gone, the context is closed.
         """
-        self.made_at = _forgotten.caller()
+        self.made_at = _caller.place()
         self.exclusive = request is not None and request.exclusive
         self.gpu = gpu
         self.claim: Claim | None = None
@@ -159,20 +155,18 @@ class Instance:
     def _warn_of_overlaps(self, chosen: Choice | None) -> None:
         for claim in chosen.overlaps if chosen else ():
             shared = format_list(claim.cpus.intersection(chosen.cpus if chosen else ()))
-            warnings.warn(
+            _caller.warn(
                 f"the contexts {self.name!r} and {claim.context!r} share CPU {shared}: their libraries will "
                 "compete for it. Give them CPUs of their own, or exclusive=True to make this an error.",
                 OverlapWarning,
-                stacklevel=_CALLER,
             )
 
     def _warn_of_unavailable(self) -> None:
         gpu = _gpu.resource(self.gpu)
         if gpu.requested is not None:
-            warnings.warn(
+            _caller.warn(
                 f"{gpu.requested} of the context {self.name!r} is unavailable: {gpu.reason}. {gpu.cure}",
                 UnavailableWarning,
-                stacklevel=_CALLER,
             )
 
     def _grant(self, request: Request | None, chosen: Choice | None) -> None:

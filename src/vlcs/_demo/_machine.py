@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from vlcs._core import _cgroup
 from vlcs._core._kernel_text import format_list
 
 # Contexts drop such variables from what they inherit, so the other ways run without them too, and
@@ -42,7 +43,7 @@ class Machine:
         if self.quota is not None and self.quota < len(self.cpus):
             found.append(
                 f"the control group allows the time of {self.quota:g} CPUs, not of {len(self.cpus)}, so all "
-                "ways will be halted at times. Run it where cpu.max is not set."
+                "ways will be halted at times. Run it where no quota is set."
             )
         if self.load > 0.5:
             found.append(
@@ -63,7 +64,7 @@ def machine(packages: Iterable[str]) -> Machine:
     return Machine(
         model=_model(),
         cpus=tuple(sorted(os.sched_getaffinity(0))),
-        quota=_quota(),
+        quota=_cgroup.limits().quota,
         load=os.getloadavg()[0],
         system=f"Linux {platform.release()}, {' '.join(platform.libc_ver())}",
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -91,12 +92,3 @@ def _model() -> str:
         if name.strip() == "model name":
             return value.strip()
     return platform.machine()
-
-
-def _quota() -> float | None:
-    # Version 2 only, and only as a container sees its own group; elsewhere no limit is known.
-    try:
-        allowed, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return int(allowed) / int(period)
-    except (OSError, ValueError):  # "max": no limit
-        return None

@@ -137,7 +137,7 @@ whole = _instance._guest_source
 
 def fail(kind):
     if sources[kind]:
-        _instance._guest_source = lambda: sources[kind]
+        _instance._guest_source = lambda _name: sources[kind]
     try:
         vlcs.VLC("failing", **options[kind])
     except Exception as error:

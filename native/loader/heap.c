@@ -17,9 +17,19 @@ static const uint32_t class_sizes[VLCI_HEAP_CLASSES] = {
     2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384,
 };
 #define SMALL 16384
+
+/* The word before each block, which ends its neighbour: what glibc has there in a block of mmap, at an address that
+ * mmap cannot have given. So the host's free() and realloc() end the program with their message, always (glibc 2.31
+ * to 2.41, munmap_chunk), instead of taking the block when the neighbour's data happens to look right. */
+#define MARK 0x0aul /* 8 bytes, IS_MMAPPED */
+#define MARK_SIZE sizeof(uint64_t)
+#define LARGE_START 64ul /* where a large block begins in its range, at least */
+
 #define SPARE_LARGEST (32ul << 20) /* larger blocks go back at once */
 #define SPARE_TOTAL (64ul << 20)
 #define HUGE (1ul << 46)
+
+static void mark(void *block) { ((uint64_t *)block)[-1] = MARK; }
 
 static unsigned class_of(size_t size) {
     if (size <= 128) return size ? (unsigned)((size + 15) / 16 - 1) : 0;
@@ -53,8 +63,9 @@ static struct vlci_slab *slab_make(vlc_context *context, unsigned size_class) {
         return NULL;
     }
     slab->size_class = size_class;
-    slab->capacity = VLCI_GRANULE / class_sizes[size_class];
-    slab->fresh = slab->region.base;
+    size_t size = class_sizes[size_class], start = size & -size; /* as all blocks are aligned */
+    slab->capacity = (VLCI_GRANULE - start) / size;
+    slab->fresh = slab->region.base + start;
     atomic_fetch_add(&context->heap.heap_bytes, VLCI_GRANULE);
     return slab;
 }
@@ -80,6 +91,7 @@ static void *small_take(vlc_context *context, unsigned size_class) {
     } else {
         block = slab->fresh;
         slab->fresh += class_sizes[size_class];
+        mark(block);
     }
     if (++slab->used == slab->capacity) partial_remove(slab);
     return block;
@@ -176,8 +188,9 @@ static void *large_take(vlc_context *context, size_t size, size_t align, bool ze
         errno = ENOMEM;
         return NULL;
     }
+    size_t start = align > LARGE_START ? align : LARGE_START;
     size_t length =
-        VLCI_GRANULE_UP(size ? size : 1); /* whole granules: neighbours merge into one kernel mapping */
+        VLCI_GRANULE_UP(start + size); /* whole granules: neighbours merge into one kernel mapping */
     struct vlci_block_region *block = align <= VLCI_GRANULE ? spare_take(&context->heap, length) : NULL;
     if (!block)
         block = region_make(context, VLCI_REGION_BLOCK, length, align > VLCI_PAGE ? align : VLCI_PAGE,
@@ -186,22 +199,25 @@ static void *large_take(vlc_context *context, size_t size, size_t align, bool ze
         errno = ENOMEM;
         return NULL;
     }
-    if (zero && !block->zeroed) memset(block->region.base, 0, size);
-    return block->region.base;
+    char *taken = block->region.base + start;
+    mark(taken);
+    if (zero && !block->zeroed) memset(taken, 0, size);
+    return taken;
 }
 
 void *vlci_heap_take(vlc_context *context, size_t size, size_t align, bool zero) {
+    size_t with_mark = size + MARK_SIZE;
     if (align > 16 && align <= VLCI_PAGE &&
-        size <= SMALL) { /* classes of a power of two are aligned to their size */
-        size_t power = size < align ? align : size;
+        size < SMALL) { /* classes of a power of two are aligned to their size */
+        size_t power = with_mark < align ? align : with_mark;
         power = 1ul << (64 - __builtin_clzl(power - 1));
         if (power <= SMALL) {
-            size = power;
+            with_mark = power;
             align = 16;
         }
     }
-    if (size > SMALL || align > 16) return large_take(context, size, align, zero);
-    void *block = small_take(context, class_of(size));
+    if (size >= SMALL || with_mark > SMALL || align > 16) return large_take(context, size, align, zero);
+    void *block = small_take(context, class_of(with_mark));
     if (!block)
         errno = ENOMEM;
     else if (zero)
@@ -238,11 +254,13 @@ void vlc_free(void *block) {
 size_t vlci_heap_usable(void *block) {
     struct vlci_region *region = block ? vlci_region_at(block) : NULL;
     if (!region) return malloc_usable_size(block);
-    return region->kind == VLCI_REGION_SLAB ? class_sizes[((struct vlci_slab *)region)->size_class]
-                                            : region->length;
+    return region->kind == VLCI_REGION_SLAB
+               ? class_sizes[((struct vlci_slab *)region)->size_class] - MARK_SIZE
+               : region->length - (size_t)((char *)block - region->base);
 }
 
-/* Moves the pages of a large block into a larger range; the old one is left mapped. NULL: not possible. */
+/* Moves the pages of a large block into a larger range, whose base it gives; the old one is left mapped. NULL: not
+ * possible. */
 static void *pages_move(vlc_context *context, struct vlci_block_region *old, size_t length) {
 #ifdef MREMAP_DONTUNMAP
     struct vlci_block_region *grown =
@@ -283,10 +301,12 @@ void *vlci_heap_resize(vlc_context *context, void *block, size_t size) {
     size_t usable = vlci_heap_usable(block);
     if (size <= usable && (size > usable / 2 || usable <= 64)) return block;
     void *moved = NULL;
-    if (region->kind == VLCI_REGION_BLOCK && size > region->length && region->length >= 1ul << 20) {
-        size_t room = size + size / 8; /* grown once, it will grow again */
-        moved = pages_move(region->context, (struct vlci_block_region *)region, VLCI_GRANULE_UP(room));
-        if (moved) {
+    if (region->kind == VLCI_REGION_BLOCK && size > usable && region->length >= 1ul << 20) {
+        size_t start = (size_t)((char *)block - region->base);
+        size_t room = start + size + size / 8; /* grown once, it will grow again */
+        char *base = pages_move(region->context, (struct vlci_block_region *)region, VLCI_GRANULE_UP(room));
+        if (base) {
+            moved = base + start;
             region_free((struct vlci_block_region *)region);
             return moved;
         }

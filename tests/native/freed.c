@@ -1,6 +1,11 @@
 /* Case R1: the host frees what a library of a context gives it to free. */
 #include "contexts.h"
 
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static vlc_context *context_with_heap(const char *name, vlc_heap heap) {
     vlc_spec spec = VLC_SPEC_INIT;
     spec.name = name;
@@ -39,6 +44,46 @@ static void check_own(void) {
     vlc_free(large);
 }
 
+/* Free, or resize, by the host's libc; the block before is filled with words that could be the sizes of a chunk. */
+static void give_to_host(vlc_context *context, long size, bool resize) {
+    probe give = find(context, NULL, "heap_give");
+    enum { BLOCKS = 40 };
+    char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = (char *)call(context, give, size);
+        for (long at = 0; at + 8 <= size; at += 8) *(uint64_t *)(blocks[i] + at) = 0x21 + 0x10 * (uint64_t)i;
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            freopen("/dev/null", "w", stderr); /* "munmap_chunk(): invalid pointer" */
+            signal(SIGABRT, SIG_DFL);
+            void *block = blocks[i];
+            __asm__("" : "+r"(block)); /* or the compiler warns */
+            if (resize)
+                block = realloc(block, (size_t)size * 2);
+            else
+                free(block);
+            _exit(block != NULL);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "%s of block %d of %ld bytes: status %x",
+              resize ? "realloc" : "free", i, size, (unsigned)status);
+    }
+}
+
+static void check_mistaken(void) {
+    static const long sizes[] = { 8, 24, 40, 100, 1000, 4000, 10000, 16000, 20000, 1 << 20 };
+    vlc_context *context = context_with_heap("mistaken", VLC_HEAP_OWN);
+    load(context, FIXTURE("heap"), RTLD_NOW);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        give_to_host(context, sizes[i], false);
+        give_to_host(context, sizes[i], true);
+    }
+    context_close(context);
+}
+
 static void check_hosts(void) {
     vlc_context *context = context_with_heap("hosts", VLC_HEAP_HOST);
     load(context, FIXTURE("heap"), RTLD_NOW);
@@ -61,6 +106,7 @@ static void check_hosts(void) {
 
 int main(void) {
     check_own();
+    check_mistaken();
     check_hosts();
     vlc_spec spec = VLC_SPEC_INIT;
     vlc_context *context = NULL;

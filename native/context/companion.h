@@ -13,6 +13,13 @@
 #include "context/context.h"
 #include "loader/thread.h"
 
+enum vlci_errand_state {
+    VLCI_UNDONE,
+    VLCI_DONE,
+    VLCI_LOST,         /* its doer ended */
+    VLCI_STAYED_BEHIND /* so did its doer, when this process was forked */
+};
+
 /* What one thread asks of another that it stands for, or that stands for it. In memory of who asks and waits, but
  * not on its stack: that may be left by pthread_exit. */
 struct vlci_errand {
@@ -24,10 +31,7 @@ struct vlci_errand {
     int error_number;
     sigset_t signals;
     struct vlci_float_state float_state;
-    _Atomic(enum {
-        VLCI_UNDONE, VLCI_DONE, VLCI_LOST, /* its doer ended */
-        VLCI_STAYED_BEHIND                 /* so did its doer, when this process was forked */
-    }) state;
+    _Atomic(enum vlci_errand_state) state;
     bool visits;                 /* it counts as a visit of its context */
     struct vlci_errand *outer;   /* that its doer is in the middle of */
     struct vlci_errand *pending; /* that its doer waits for meanwhile */

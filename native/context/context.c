@@ -382,6 +382,13 @@ struct finding {
     bool found, is_code;
 };
 
+/* Constants lie beside the code where a linker knows no other segment for them (binutils before 2.31, gold). */
+static bool is_datum(const struct vlci_image *image, const char *name) {
+    const struct vlci_wanted wanted = { name, vlci_gnu_hash(name), NULL, true };
+    const Elf64_Sym *symbol = vlci_dynamic_find(&image->dynamic, &wanted);
+    return symbol && ELF64_ST_TYPE(symbol->st_info) == STT_OBJECT;
+}
+
 static void *find_inside(void *argument) {
     struct finding *finding = argument;
     vlci_thread_self(); /* so that static thread-local storage is set up for calls by address */
@@ -390,7 +397,8 @@ static void *find_inside(void *argument) {
         vlci_scope_find(finding->context, NULL, finding->image, finding->name, NULL, &finding->address);
     pthread_mutex_unlock(&finding->context->load_lock);
     const struct vlci_image *image = finding->found ? vlci_image_at(finding->address) : NULL;
-    finding->is_code = image && vlci_image_covers(image, (uintptr_t)finding->address, 1, PF_X);
+    finding->is_code = image && vlci_image_covers(image, (uintptr_t)finding->address, 1, PF_X) &&
+                       !is_datum(image, finding->name);
     return NULL;
 }
 

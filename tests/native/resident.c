@@ -133,6 +133,13 @@ static void check_companions(vlc_context *context) {
     CHECK_EQUAL(run_named(context, "resident_count", 0), 0);
 }
 
+/* By their addresses: a function comes wrapped, and a datum as it is, wherever the linker put it. */
+static void check_constant(vlc_context *context) {
+    vlc_library *library = load(context, FIXTURE("constant"), RTLD_NOW);
+    CHECK_EQUAL(find(context, library, "constant_function")(1), 1235);
+    CHECK_EQUAL(*(const long *)find(context, library, "constant_datum"), 1234);
+}
+
 /* Out by a callback, and back in: on the thread that waits there, through other resident contexts too. */
 struct way {
     vlc_context *context;
@@ -488,6 +495,7 @@ int main(void) {
     load(a, FIXTURE("resident"), RTLD_NOW);
     load(b, FIXTURE("resident"), RTLD_NOW);
     check_companions(a);
+    check_constant(a);
     check_nesting(a, b);
     check_what_comes_along(a);
     check_exit_inside(a);

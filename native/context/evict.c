@@ -60,6 +60,13 @@ static bool is_wait(long call) {
     }
 }
 
+/* Whether code of the thread's context lies there. What that waits for without libc's locks is its own affair,
+ * wherever the word is: it may be on the host's heap. */
+static bool is_own(const struct vlci_thread *thread, const void *code) {
+    const struct vlci_region *region = vlci_region_at(code);
+    return region && region->context == thread->owner;
+}
+
 /* A futex word of libc's own (its allocator's lock, ld.so's) is none of the context's affairs. */
 static bool is_own_word(const struct vlci_thread *thread, uintptr_t word, uintptr_t stack) {
     const struct vlci_region *region = vlci_region_at((const void *)word);
@@ -78,9 +85,12 @@ static void on_signal(int number, siginfo_t *info, void *machine) {
     (void)info;
     struct vlci_thread *thread = vlci_thread_current;
     uintptr_t argument, stack;
+    void *caller;
     if (!thread || !thread->evicted || !thread->way_out || thread->visit != &thread->base) return;
-    if (!vlci_arch_interrupted_call(machine, &argument, &stack)) return; /* it has gone on meanwhile */
-    if (thread->evicted == SYS_futex + 1 && !is_own_word(thread, argument, stack)) return;
+    if (!vlci_arch_interrupted_call(machine, &argument, &stack, &caller))
+        return; /* it has gone on meanwhile */
+    if (thread->evicted == SYS_futex + 1 && !is_own(thread, caller) && !is_own_word(thread, argument, stack))
+        return;
     __builtin_longjmp(thread->way_out, 1);
 }
 

@@ -73,8 +73,8 @@ static inline char *vlci_arch_thread_pointer(void) {
 }
 
 /* For a signal handler, given its machine context: true when the thread was taken out of a system call that
- * had not ended; its first argument, and the stack pointer. */
-bool vlci_arch_interrupted_call(const void *machine, uintptr_t *argument, uintptr_t *stack);
+ * had not ended; its first argument, the stack pointer, and the code that made it, if need be by libc's syscall(). */
+bool vlci_arch_interrupted_call(const void *machine, uintptr_t *argument, uintptr_t *stack, void **caller);
 
 /* Floating-point control of this thread: rounding, exception masks, flush-to-zero. */
 struct vlci_float_state {

@@ -52,11 +52,16 @@ ptrdiff_t vlci_tlsdesc_offset(struct vlci_tls_index *index) {
     return (char *)vlci_tls_address(index) - vlci_arch_thread_pointer();
 }
 
-bool vlci_arch_interrupted_call(const void *machine, uintptr_t *argument, uintptr_t *stack) {
+extern long (*vlci_host_syscall)(long, ...); /* overrides/cpu.c */
+
+bool vlci_arch_interrupted_call(const void *machine, uintptr_t *argument, uintptr_t *stack, void **caller) {
     const greg_t *registers = ((const ucontext_t *)machine)->uc_mcontext.gregs;
     const unsigned char *next = (const unsigned char *)registers[REG_RIP];
     *argument = (uintptr_t)registers[REG_RDI];
     *stack = (uintptr_t)registers[REG_RSP];
+    /* that makes it within its first 64 bytes (after 25 in 2.36), with nothing on the stack but where it returns to */
+    bool by_libc = (uintptr_t)next - (uintptr_t)vlci_host_syscall < 64;
+    *caller = by_libc ? *(void **)*stack : (void *)next;
     return registers[REG_RAX] == -EINTR && next[-2] == 0x0f && next[-1] == 0x05; /* syscall */
 }
 

@@ -27,7 +27,10 @@ static void check_waiters(void) {
     long kilobytes = 0, mappings = 0;
     for (int round = 0; round < ROUNDS; round++) {
         vlc_error error = VLC_ERROR_INIT;
-        vlc_context *context = context_new("idle");
+        vlc_spec spec = VLC_SPEC_INIT;
+        spec.name = "idle";
+        spec.heap = round % 2 ? VLC_HEAP_HOST : VLC_HEAP_OWN;
+        vlc_context *context = context_from(&spec);
         load(context, FIXTURE("waiters"), RTLD_NOW);
         long wrong = call_named(context, NULL, "waiters_start", (long)(uintptr_t)descriptors);
         REQUIRE(wrong == 0, "waiters.c:%ld is not so", wrong);

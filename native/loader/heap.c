@@ -115,9 +115,20 @@ static void small_give(struct vlci_slab *slab, void *block) {
     if (empty) slab_free(empty);
 }
 
+/* Asked before so large a range is taken, whose table takes 8 bytes per granule: more memory than the machine has is
+ * refused as fast as outside. */
+#define PROBE (1ul << 30)
+static bool kernel_maps(size_t length, int protection, int flags, int fd, off_t offset) {
+    void *probe = mmap(NULL, length, protection, flags & ~(MAP_POPULATE | MAP_LOCKED), fd, offset);
+    if (probe == MAP_FAILED) return false;
+    munmap(probe, length);
+    return true;
+}
+
 /* A range with its own record, mapped by `map` arguments. */
 static struct vlci_block_region *region_make(vlc_context *context, int kind, size_t length, size_t align,
                                              int protection, int flags, int fd, off_t offset) {
+    if (length >= PROBE && !kernel_maps(length, protection, flags, fd, offset)) return NULL;
     struct vlci_block_region *made = vlci_memory_take(sizeof *made);
     if (!made) return NULL;
     made->region = (struct vlci_region){ kind, context, NULL, length };
@@ -194,7 +205,7 @@ static void *large_take(vlc_context *context, size_t size, size_t align, bool ze
     struct vlci_block_region *block = align <= VLCI_GRANULE ? spare_take(&context->heap, length) : NULL;
     if (!block)
         block = region_make(context, VLCI_REGION_BLOCK, length, align > VLCI_PAGE ? align : VLCI_PAGE,
-                            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!block) {
         errno = ENOMEM;
         return NULL;
@@ -263,9 +274,8 @@ size_t vlci_heap_usable(void *block) {
  * possible. */
 static void *pages_move(vlc_context *context, struct vlci_block_region *old, size_t length) {
 #ifdef MREMAP_DONTUNMAP
-    struct vlci_block_region *grown =
-        region_make(context, VLCI_REGION_BLOCK, length, VLCI_PAGE, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct vlci_block_region *grown = region_make(context, VLCI_REGION_BLOCK, length, VLCI_PAGE,
+                                                  PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!grown) return NULL;
     /* without DONTUNMAP (Linux 5.7) the old range would be free for a moment, for anybody's mmap to take */
     if (mremap(old->region.base, old->region.length, old->region.length,
@@ -356,8 +366,7 @@ static int unmap_part(struct vlci_region *region, char *address, size_t length) 
         return 0;
     }
     /* its addresses stay reserved until the rest goes too */
-    void *got =
-        mmap(address, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    void *got = mmap(address, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     return got == MAP_FAILED ? -1 : 0;
 }
 
@@ -392,9 +401,8 @@ void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int f
         errno = flags & MREMAP_FIXED ? EINVAL : ENOMEM;
         return MAP_FAILED;
     }
-    struct vlci_block_region *moved =
-        region_make(region->context, VLCI_REGION_MAPPING, new_length, VLCI_PAGE, PROT_NONE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct vlci_block_region *moved = region_make(region->context, VLCI_REGION_MAPPING, new_length, VLCI_PAGE,
+                                                  PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!moved) return MAP_FAILED;
     if (mremap(address, old_length, new_length, MREMAP_MAYMOVE | MREMAP_FIXED, moved->region.base) ==
         MAP_FAILED) {
@@ -405,8 +413,8 @@ void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int f
     }
     /* the kernel has left a hole: reserve it again, unless somebody's mmap was quicker; then it is theirs */
     bool whole = address == region->base && old_length >= region->length;
-    if (mmap(address, old_length, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
+    if (mmap(address, old_length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
+        MAP_FAILED)
         vlci_range_abandon(&region->context->zones, region);
     else if (whole || part_goes((struct vlci_block_region *)region, address, old_length))
         region_free((struct vlci_block_region *)region);

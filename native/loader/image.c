@@ -88,19 +88,42 @@ static int plan(struct vlci_image *image, const struct stat *file, uintptr_t *lo
     return *high ? VLC_OK : damaged(image->path, "it has no loadable segment", error);
 }
 
-static bool map_segment(const struct vlci_image *image, const Elf64_Phdr *p, int fd) {
+static bool read_whole(int fd, char *to, size_t size, off_t offset) {
+    while (size) {
+        ssize_t got = pread(fd, to, size, offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        to += got;
+        offset += got;
+        size -= (size_t)got;
+    }
+    return true;
+}
+
+/* What may be written is a copy of the file's part from the start, not a private mapping: relocations touch nearly
+ * all of it anyway, and then it is one kernel mapping with the zeros behind, the rest of the last granule, and what
+ * the heap takes after that. 267 libraries of PyTorch and scikit-learn need 1,380 mappings so, which were 2,110; the
+ * kernel allows 65,530. */
+static bool copy_segment(const struct vlci_image *image, const Elf64_Phdr *p, int fd) {
     uintptr_t at = image->map.l_addr + p->p_vaddr, start = VLCI_PAGE_DOWN(at);
-    uintptr_t file_end = at + p->p_filesz, end = at + p->p_memsz;
+    uintptr_t end = VLCI_PAGE_UP(at + p->p_memsz);
+    if (end == (uintptr_t)image->region.base + image->region.length) end = VLCI_GRANULE_UP(end);
+    return mprotect((void *)start, end - start, PROT_READ | PROT_WRITE) == 0 &&
+           read_whole(fd, (char *)start, p->p_filesz ? at + p->p_filesz - start : 0,
+                      (off_t)VLCI_PAGE_DOWN(p->p_offset));
+}
+
+static bool map_segment(const struct vlci_image *image, const Elf64_Phdr *p, int fd) {
+    if (p->p_flags & PF_W) return copy_segment(image, p, fd);
+    uintptr_t at = image->map.l_addr + p->p_vaddr, start = VLCI_PAGE_DOWN(at);
+    uintptr_t file_end = at + p->p_filesz, end = VLCI_PAGE_UP(at + p->p_memsz);
     uintptr_t zeros = p->p_filesz ? VLCI_PAGE_UP(file_end) : start; /* whole pages past the file */
-    int protection = (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |
-                     (p->p_flags & PF_X ? PROT_EXEC : 0);
+    int protection = (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_X ? PROT_EXEC : 0);
     if (p->p_filesz && mmap((void *)start, file_end - start, protection, MAP_PRIVATE | MAP_FIXED, fd,
                             VLCI_PAGE_DOWN(p->p_offset)) == MAP_FAILED)
         return false;
-    if (p->p_filesz && end > file_end && protection & PROT_WRITE && zeros > file_end)
-        memset((void *)file_end, 0, (zeros < end ? zeros : end) - file_end);
-    return VLCI_PAGE_UP(end) <= zeros || mmap((void *)zeros, VLCI_PAGE_UP(end) - zeros, protection,
-                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    return end <= zeros || mmap((void *)zeros, end - zeros, protection,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
 bool vlci_image_covers(const struct vlci_image *image, uintptr_t address, size_t size, unsigned flags) {

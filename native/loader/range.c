@@ -70,7 +70,7 @@ static bool sectors_make(char *base, size_t length) {
          at++) {
         if (atomic_load(&sectors[at])) continue;
         void *table = mmap(NULL, GRANULES_PER_SECTOR * sizeof(owner), PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (table == MAP_FAILED) return false;
         atomic_store_explicit(&sectors[at], table, memory_order_release);
     }
@@ -78,7 +78,7 @@ static bool sectors_make(char *base, size_t length) {
 }
 
 static void *reserve_fixed(void *base, size_t length) {
-    return mmap(base, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    return mmap(base, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 /* Reserves at least `least` bytes, aligned to VLCI_ZONE: as much as fits an eighth of RLIMIT_AS, less when refused. */
@@ -89,8 +89,7 @@ static struct chunk *chunk_make(size_t least) {
         while (size > limit.rlim_cur / 8 && size > CHUNK_SMALLEST) size /= 2;
     if (size < least) size = least;
     for (;; size = size / 2 > least ? size / 2 : least) {
-        char *got =
-            mmap(NULL, size + VLCI_ZONE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        char *got = mmap(NULL, size + VLCI_ZONE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (got == MAP_FAILED) {
             if (size == least) return NULL;
             continue;

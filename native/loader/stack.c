@@ -40,8 +40,7 @@ static struct vlci_stack *stack_map(size_t size, size_t guard) {
         return NULL;
     }
     size_t length = below + room + VLCI_SLOTS_SIZE + UPPER_GUARD;
-    char *all =
-        mmap(NULL, length + ALIGN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    char *all = mmap(NULL, length + ALIGN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (all == MAP_FAILED) {
         vlci_memory_give(made, sizeof *made);
         return NULL;

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +85,20 @@ static void check_mistaken(void) {
     context_close(context);
 }
 
+static void check_absurd(void) {
+    size_t size = 1ul << 45;
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped != MAP_FAILED) { /* vm.overcommit_memory is 1 */
+        munmap(mapped, size);
+        return;
+    }
+    vlc_context *context = context_with_heap("absurd", VLC_HEAP_OWN);
+    load(context, FIXTURE("heap"), RTLD_NOW);
+    long wrong = call_named(context, NULL, "heap_absurd", (long)size);
+    CHECK(wrong == 0, "heap_absurd: heap.c:%ld is not so", wrong);
+    context_close(context);
+}
+
 static void check_hosts(void) {
     vlc_context *context = context_with_heap("hosts", VLC_HEAP_HOST);
     load(context, FIXTURE("heap"), RTLD_NOW);
@@ -107,6 +122,7 @@ static void check_hosts(void) {
 int main(void) {
     check_own();
     check_mistaken();
+    check_absurd();
     check_hosts();
     vlc_spec spec = VLC_SPEC_INIT;
     vlc_context *context = NULL;

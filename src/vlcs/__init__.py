@@ -28,6 +28,7 @@ from vlcs._core._library import Library
 from vlcs._core._module import RemoteObject
 from vlcs._core._slice import Slice
 from vlcs._core._stats import Limits, Stats, limits
+from vlcs._core._task import Task, in_context
 from vlcs._core._traceback import dump_traceback
 from vlcs._core._verification import Verification
 from vlcs._core._vlc import VLC, contexts, plan, vlc_create, vlc_destroy, vlc_run
@@ -51,11 +52,13 @@ __all__ = [
     "Stats",
     "SymbolError",
     "SystemRefusedError",
+    "Task",
     "UnavailableWarning",
     "VLCError",
     "Verification",
     "contexts",
     "dump_traceback",
+    "in_context",
     "limits",
     "plan",
     "vlc_create",

@@ -71,7 +71,7 @@ def test_what_pins_a_context_is_named_and_costs_nothing(build: Builder) -> None:
 def test_every_way_into_a_closed_context_is_an_error(build: Builder) -> None:
     run_child(
         """
-        import ctypes, inspect, sys, vlcs
+        import asyncio, ctypes, inspect, sys, vlcs
         path = sys.argv[1]
         a = vlcs.VLC("a")
         library = a.load_library(path)
@@ -84,6 +84,9 @@ def test_every_way_into_a_closed_context_is_an_error(build: Builder) -> None:
             "run": lambda: a.run(len, "x"),
             "run a function of a library": lambda: a.run(function, 1),
             "submit": lambda: a.submit(len, "x"),
+            "run_async": lambda: asyncio.run(a.run_async(len, "x")),
+            "task": lambda: a.task(len)("x"),
+            "submit a task": lambda: a.task(len).submit("x"),
             "import_module": lambda: a.import_module("math"),
             "load_library": lambda: a.load_library(path),
             "resize": lambda: a.resize("0"),
@@ -114,11 +117,11 @@ def test_every_way_into_a_closed_context_is_an_error(build: Builder) -> None:
             else:
                 sys.exit(f"{what}: no error")
         # What only tells of it still works, and closing again does nothing.
-        assert (a.name, a.cpus, a.closed, library.path) == ("a", (), True, path)
+        assert (a.name, a.cpus, a.closed, a.resident, library.path) == ("a", (), True, False, path)
         assert "closed" in repr(a) and "'a'" in repr(library) and "'a'" in repr(counter) and dir(a)
         a.close()
         vlcs.vlc_destroy(a)
-        asked = {*late, "name", "cpus", "closed", "close"}
+        asked = {*late, "name", "cpus", "closed", "close", "resident"}
         public = {name for name, _ in inspect.getmembers(vlcs.VLC) if not name.startswith("_")}
         assert public <= asked, public - asked
         """,

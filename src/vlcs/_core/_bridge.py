@@ -310,16 +310,25 @@ def _importable_name(function: Any) -> tuple[str, tuple[str, ...]] | None:
     """(module, path) of a function or class that an import finds there, where it is this very object."""
     if not isinstance(function, FunctionType | BuiltinFunctionType | type):
         return None
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    module, path, found = look_up(function)
+    if found is function:
+        return module, path
+    # What functools.wraps leaves: the name is the decorator's, and the function is behind it.
+    return (module, (*path, "__wrapped__")) if getattr(found, "__wrapped__", None) is function else None
+
+
+def look_up(named: Any) -> tuple[str, tuple[str, ...], Any]:
+    """Module and path by which something names itself, and what an import finds there; or None."""
+    module, name = getattr(named, "__module__", None), getattr(named, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__":
-        return None
+        return "", (), None
     found: Any = sys.modules.get(module)
     if getattr(found, "__spec__", None) is None or _is_by_value(module):
-        return None  # made at run time: no import would find it
+        return "", (), None  # made at run time: no import would find it
     path = tuple(name.split("."))
     for part in path:
         found = getattr(found, part, None)
-    return (module, path) if found is function else None
+    return module, path, found
 
 
 def _is_by_value(module: str) -> bool:

@@ -417,6 +417,7 @@ os.register_at_fork(  # now, so that they are the innermost
 )
 
 _settings = pickle.loads(_vlcs_host.settings)  # noqa: S301 - from our own process
+name: str = _settings["name"]  # of the context, for the vlcs that is imported here
 for _variable, _value in _settings["environ"].items():  # of programs started here; this one began with others
     if _value is None:
         os.environ.pop(_variable, None)

@@ -58,11 +58,12 @@ class Registry:
         return [member.instance for member in self._members.copy()]
 
     def owners(self) -> list[Any]:
-        """The public objects of those that can be used, or are still to be closed; none that is forgotten."""
+        """The public objects of those that are made, and not closed yet; none that is forgotten."""
         with self.lock:
             members = list(self._members)
         found = [member() for member in members if member.instance.gate.state in {State.OPEN, State.SHUT}]
-        return [owner for owner in found if owner is not None]
+        # One that is being made has no instance yet.
+        return [owner for owner in found if hasattr(owner, "_instance")]
 
     def claims(self, but: Instance | None = None) -> list[Claim]:
         """CPUs that were given on request to contexts that are not closed."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 
-from vlcs._core import _library, _module, _placement, _plan, _request, _stats, _verification
+from vlcs._core import _awaiting, _library, _module, _placement, _plan, _request, _stats, _verification
 from vlcs._core._errors import ArgumentError, StateError
 from vlcs._core._gate import State
 from vlcs._core._instance import Instance
@@ -16,6 +16,7 @@ from vlcs._core._kernel_text import format_list
 from vlcs._core._library import Library
 from vlcs._core._native import Caller
 from vlcs._core._registry import REGISTRY
+from vlcs._core._task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -168,6 +169,30 @@ class VLC(Caller):
         if work.func is not fn:  # no function of a library
             work = partial(super().run, fn, *args, **kwargs)
         return self._instance.executor.submit(fn, work, self)
+
+    async def run_async(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls `fn(*args, **kwargs)` on one of the context's own threads, and awaits its outcome in asyncio.
+
+        As `submit` in all else, and as `asyncio.to_thread` in that nothing begins before it is awaited, or
+        made a task; but context variables are not carried over. With `threads=n`, n calls go on at once.
+
+        When it is cancelled, by `asyncio.timeout` too, CancelledError is raised at once. A call that has not
+        begun never runs then; one that runs goes on to its end in the context, which `close()` waits for, and
+        its outcome is dropped: it cannot be interrupted. Where `fn` raises StopIteration, it comes as the
+        cause of a RuntimeError, as out of any coroutine.
+
+        Raises StateError when the context is closed, and ArgumentError for an `async def`.
+        """
+        _awaiting.refuse_coroutines(fn, self.name)
+        return await _awaiting.outcome(self.submit(fn, *args, **kwargs))
+
+    def task(self, fn: Callable[P, T], /) -> Task[P, T]:
+        """Makes a function that always runs in this context, as a decorator does: `@vlc.task`.
+
+        For scripts and notebooks. A module that the context imports too takes `in_context`, by name: the line
+        that makes the context would run in the context as well. Raises ArgumentError for an `async def`.
+        """
+        return Task(fn, self.name, self)
 
     def import_module(self, name: str) -> RemoteObject:
         """Imports a module in the context and gives an object that stands for it.
@@ -399,8 +424,7 @@ def contexts() -> list[VLC]:
 
     Those that were forgotten, and are being closed therefore, are not among them.
     """
-    # One that is being made has no instance yet.
-    return [owner for owner in REGISTRY.owners() if hasattr(owner, "_instance")]
+    return REGISTRY.owners()
 
 
 def plan(contexts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -176,6 +176,30 @@ def test_close_waits_for_what_was_cancelled() -> None:
     )
 
 
+def test_ctrl_c_while_a_call_is_awaited() -> None:
+    run(
+        """
+        import signal
+        a = vlcs.VLC("a")
+
+        async def main():
+            task = asyncio.create_task(a.run_async(hold, start, released))
+            await begun()
+            os.kill(os.getpid(), signal.SIGINT)
+            await task
+
+        try:
+            asyncio.run(main())
+        except KeyboardInterrupt:
+            os.write(release, b"x")  # until now the call waits for it
+        else:
+            sys.exit("not interrupted")
+        assert a.submit(look).result() == (1, False)
+        a.close()
+        """
+    )
+
+
 def test_a_loop_that_is_closed_before_the_result() -> None:
     finished = run(
         """

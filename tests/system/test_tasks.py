@@ -10,8 +10,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODULE = """
+import functools
 import sys
 import vlcs
+
+def log(function):
+    @functools.wraps(function)
+    def logged(*args):
+        return function(*args)
+    return logged
 
 def here():
     return sys.modules["_vlcs_guest"].name if "_vlcs_guest" in sys.modules else "host"
@@ -19,6 +26,16 @@ def here():
 @vlcs.in_context("a")
 def where(depth=0):
     return [here(), *(where(depth - 1) if depth else [])]
+
+@log
+@vlcs.in_context("a")
+def decorated_above(depth):
+    return [here(), *(decorated_above(depth - 1) if depth else [])]
+
+@vlcs.in_context("a")
+@log
+def decorated_below(depth):
+    return [here(), *(decorated_below(depth - 1) if depth else [])]
 
 @vlcs.in_context("b")
 def through_b():
@@ -71,6 +88,7 @@ def test_a_module_that_both_sides_import(tmp_path: Path) -> None:
             assert tasks.where() == ["a"] and tasks.where(3) == ["a"] * 4  # inside, it calls itself directly
             assert tasks.where.submit(1).result() == ["a", "a"]
             assert asyncio.run(tasks.where.run_async(1)) == ["a", "a"]
+            assert tasks.decorated_above(1) == tasks.decorated_below(1) == ["a", "a"]
             array = np.ones(3)
             assert tasks.Holder.scale(array) == "a" and array.sum() == 6  # shared, as with run()
             # A task as a function, or as a value, of the context itself; of another; of none.

@@ -189,7 +189,7 @@ static int companion_make(struct vlci_thread *root, struct vlci_errand *errand, 
     const char *name = errand->context->name;
     return vlci_fail(error, VLC_SYSTEM, failed, name,
                      "cannot make a thread that stands for this one in the resident context '%s': %s; see "
-                     "`ulimit -u` and the cgroup's pids.max",
+                     "`ulimit -u`, `ulimit -v` and the cgroup's pids.max",
                      name, strerror(failed));
 }
 

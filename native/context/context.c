@@ -91,23 +91,29 @@ void vlci_context_thread_ended(vlc_context *context, pid_t tid) {
     vlci_os_wake_word(&context->threads); /* by address only: the context may be gone after the line above */
 }
 
+static size_t mappings_lowered; /* by VLCS_MAX_MAPPINGS; 0: not */
+
+size_t vlci_context_mappings_max(void) {
+    size_t most = vlci_os_mappings_max();
+    return mappings_lowered && (!most || mappings_lowered < most) ? mappings_lowered : most;
+}
+
 /* Mappings are counted by reading a file of a line each, so only now and then. */
-int vlci_context_check_mappings(vlc_context *context, vlc_error *error) {
-    static _Atomic(size_t) counted, loads_since;
-    static size_t most;
-    if (!most) most = vlci_os_mappings_max();
-    if (!most) return VLC_OK;
+int vlci_context_check_mappings(vlc_context *context, bool is_new, vlc_error *error) {
+    static _Atomic(size_t) counted, loads_since, most;
     size_t since = atomic_fetch_add(&loads_since, 1);
-    if (!counted || since >= 64 || counted + since * 8 > most * 8 / 10) {
+    if (!counted || since >= 64 || counted + since * 8 > most / 10 * 8) {
+        most = vlci_context_mappings_max();
         counted = vlci_os_mappings();
         loads_since = 0;
     }
-    if (counted <= most / 10 * 9) return VLC_OK;
+    /* What is between the two, 3,276 by default, is for what contexts load that have begun: PyTorch makes 470. */
+    if (!most || counted <= most / 20 * (is_new ? 18 : 19)) return VLC_OK;
     return vlci_fail(error, VLC_LIMIT, 0, context->name,
-                     "cannot load more into context '%s': the process has %zu kernel mappings, near its "
-                     "limit of %zu, with %u "
-                     "contexts open; close contexts, or raise vm.max_map_count (sysctl)",
-                     context->name, (size_t)counted, most, vlci_context_count());
+                     "cannot %s context '%s': the process has %zu kernel mappings, near its limit of %zu, "
+                     "with %u contexts open; close contexts, or raise vm.max_map_count (sysctl)",
+                     is_new ? "create" : "load more into", context->name, (size_t)counted, (size_t)most,
+                     vlci_context_count());
 }
 
 int vlci_context_check_open(vlc_context *context, vlc_error *error) {
@@ -176,6 +182,8 @@ int vlci_context_start(vlc_error *error) {
     int status = vlci_host_start(error);
     if (status) return status;
     if ((status = vlci_thread_start(error))) return status;
+    const char *lowered = getenv("VLCS_MAX_MAPPINGS");
+    mappings_lowered = lowered ? strtoul(lowered, NULL, 10) : 0;
     vlci_override_start();
     vlci_tls_start();
     vlci_fork_start();
@@ -297,7 +305,7 @@ static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *e
     else if (!status)
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
                          "cannot create context '%s': out of memory", context->name);
-    if (!status) status = vlci_context_check_mappings(context, error);
+    if (!status) status = vlci_context_check_mappings(context, true, error);
     if (!status) status = vlci_thunks_make(context, error);
     if (!status) status = vlci_env_make(context, spec->env, error);
     if (!status && !vlci_locale_make(context))

@@ -114,7 +114,8 @@ void vlci_context_visit_ended(vlc_context *context);
 bool vlci_context_thread_begins(vlc_context *context); /* counts; false: it is a zombie */
 void vlci_context_thread_ended(vlc_context *context, pid_t tid);
 unsigned vlci_context_count(void);
-int vlci_context_check_mappings(vlc_context *context, vlc_error *error); /* refuses near vm.max_map_count */
+size_t vlci_context_mappings_max(void); /* vm.max_map_count, or less: VLCS_MAX_MAPPINGS (docs/tools.md) */
+int vlci_context_check_mappings(vlc_context *context, bool is_new, vlc_error *error); /* refuses near that */
 int vlci_context_check_open(vlc_context *context, vlc_error *error);
 vlc_context *vlci_context_current(void);
 int64_t vlci_deadline(int timeout_ms); /* of vlc_destroy and kin; negative: 5 s */

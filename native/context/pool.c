@@ -121,10 +121,10 @@ static int pool_start(struct vlci_pool *pool, vlc_error *error) {
         if (worker->made) continue;
         int failed = vlci_thread_create(pool->context, &worker->handle, NULL, work, worker);
         if (failed)
-            return vlci_fail(
-                error, VLC_SYSTEM, failed, pool->context->name,
-                "cannot make thread %u of %u for context '%s': %s; see `ulimit -u` and the cgroup's pids.max",
-                i + 1, pool->count, pool->context->name, strerror(failed));
+            return vlci_fail(error, VLC_SYSTEM, failed, pool->context->name,
+                             "cannot make thread %u of %u for context '%s': %s; see `ulimit -u`, `ulimit -v` "
+                             "and the cgroup's pids.max",
+                             i + 1, pool->count, pool->context->name, strerror(failed));
         worker->made = true;
     }
     return VLC_OK;

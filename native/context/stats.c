@@ -84,7 +84,7 @@ int vlc_get_limits(vlc_limits *limits, vlc_error *error) {
                        .static_tls_total = vlci_slots_size(NULL),
                        .static_tls_used = vlci_slots_used(NULL),
                        .mappings = vlci_os_mappings(),
-                       .mappings_max = vlci_os_mappings_max(),
+                       .mappings_max = vlci_context_mappings_max(),
                        .wrappers = vlci_wrap_count(),
                        .late_calls = vlci_wrap_late_calls(),
                        .resident_tls_total = VLCI_SLOTS_SIZE,

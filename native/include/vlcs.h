@@ -126,7 +126,7 @@ typedef struct vlc_limits {
     uint64_t static_tls_total; /* bytes of the initial-exec pool (large under `vlcs run`) */
     uint64_t static_tls_used;
     uint64_t mappings;           /* kernel mappings of the process now */
-    uint64_t mappings_max;       /* vm.max_map_count */
+    uint64_t mappings_max;       /* vm.max_map_count, or what VLCS_MAX_MAPPINGS lowers it to */
     uint64_t wrappers;           /* pointers that vlc_wrap has made, ever */
     uint64_t late_calls;         /* calls of wrapped pointers that did nothing: their context was closed */
     uint32_t resident;           /* of the open contexts, how many are resident */

@@ -69,13 +69,15 @@ static bool versions_walk(struct vlci_dynamic *dynamic, const Elf64_Verdef *defi
     return true;
 }
 
+const char vlci_dynamic_no_memory[] = "out of memory";
+
 static const char *versions_read(struct vlci_dynamic *dynamic, const Elf64_Verdef *defined,
                                  const Elf64_Verneed *needed, const struct vlci_image *image) {
     if (!dynamic->symbol_versions) return NULL;
     dynamic->version_count = 2;
     if (!versions_walk(dynamic, defined, needed, image)) return "its versions lie outside of its segments";
     dynamic->versions = calloc(dynamic->version_count, sizeof *dynamic->versions);
-    if (!dynamic->versions) return "out of memory";
+    if (!dynamic->versions) return vlci_dynamic_no_memory;
     versions_walk(dynamic, defined, needed, image);
     return NULL;
 }

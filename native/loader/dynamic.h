@@ -65,7 +65,9 @@ uint32_t vlci_sysv_hash(const char *name);
 struct vlci_image;
 
 /* Reads `entries` of an object loaded at `bias`. `image`: where the tables must lie; NULL for a library that
- * ld.so has loaded, checked, and added the bias to most pointers of. Returns NULL, or what is wrong. */
+ * ld.so has loaded, checked, and added the bias to most pointers of. Returns NULL, or what is wrong:
+ * vlci_dynamic_no_memory where it is not the object. */
+extern const char vlci_dynamic_no_memory[];
 const char *vlci_dynamic_read(struct vlci_dynamic *dynamic, const Elf64_Dyn *entries, uintptr_t bias,
                               const struct vlci_image *image);
 void vlci_dynamic_free(struct vlci_dynamic *dynamic);

@@ -225,6 +225,7 @@ static int map_file(struct vlci_image *image, int fd, vlc_error *error) {
             return vlci_fail(error, VLC_SYSTEM, errno, image->path, "cannot map '%s': %s", image->path,
                              strerror(errno));
     const char *wrong = read_headers(image);
+    if (wrong == vlci_dynamic_no_memory) return out_of_memory(image->path, error);
     if (wrong) return damaged(image->path, wrong, error);
     if (image->dynamic.text_relocations)
         return refuse(image->path,

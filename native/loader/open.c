@@ -221,7 +221,7 @@ static void roll_back(vlc_context *context, size_t first, size_t global_count) {
 static int open_locked(vlc_context *context, struct vlci_image *from, const char *name, int flags,
                        struct vlci_image **image, vlc_error *error) {
     size_t first = context->image_count, global_count = context->global_count;
-    int status = vlci_context_check_mappings(context, error);
+    int status = vlci_context_check_mappings(context, false, error);
     if (!status) status = load_one(context, from, name, flags & RTLD_NOLOAD, image, error);
     if (!status) status = load_needed(context, first, error);
     if (!status && !vlci_scope_closure(*image)) status = no_memory(name, error);

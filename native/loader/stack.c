@@ -138,10 +138,11 @@ int vlci_stack_start(ptrdiff_t *found, vlc_error *error) {
     VLCI_HOLD(&vlci_start_lock);
     int failed = distance ? 0 : measure();
     if (failed)
-        return vlci_fail(error, VLC_SYSTEM, failed, "pthread_create",
-                         "cannot make a resident context: no thread could be made to measure where its "
-                         "thread-local storage would lie: %s; see `ulimit -u` and the cgroup's pids.max",
-                         strerror(failed));
+        return vlci_fail(
+            error, VLC_SYSTEM, failed, "pthread_create",
+            "cannot make a resident context: no thread could be made to measure where its "
+            "thread-local storage would lie: %s; see `ulimit -u`, `ulimit -v` and the cgroup's pids.max",
+            strerror(failed));
     *found = distance;
     return VLC_OK;
 }

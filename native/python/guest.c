@@ -1,9 +1,13 @@
 #include "guest.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "array.h"
 #include "host_module.h"
@@ -144,6 +148,58 @@ static void forget_objects(struct vlci_realm *realm) {
 #define FLAG_NAME(attribute, datum) #datum,
 static const char *const flag_names[] = { VLCI_FLAGS(FLAG_NAME) };
 
+/* CPython ends the process where its start meets a lack of these. It nests opens (a file of site-packages whose line
+ * imports a module, and that one another): 2 free descriptors were enough for 3.11, so 8 leave room for other
+ * threads. Of memory outside of the context it takes 140 kB; of its own, 7 MB. */
+enum { DESCRIPTORS_TO_START = 8, HOST_BYTES_TO_START = 1 << 20, BYTES_TO_START = 16 << 20 };
+
+static int check_descriptors(const struct vlci_birth *birth) {
+    int made[DESCRIPTORS_TO_START], count = 0, failed = 0;
+    for (; count < DESCRIPTORS_TO_START && !failed; count += !failed)
+        failed = (made[count] = eventfd(0, EFD_CLOEXEC)) < 0 ? errno : 0;
+    for (int i = 0; i < count; i++) close(made[i]);
+    if (!failed) return VLC_OK;
+    int status = vlci_refuse(birth->error, VLC_LIMIT, birth->realm->name,
+                             "cannot start a Python in the context '%s': its start needs %d free file "
+                             "descriptors, and after %d: %s. "
+                             "Close files, or raise `ulimit -n`.",
+                             birth->realm->name, DESCRIPTORS_TO_START, count, strerror(failed));
+    birth->error->os_error = failed;
+    return status;
+}
+
+/* By mappings, and not by malloc: freeing a large block of the host's would raise its M_MMAP_THRESHOLD for good. */
+static int check_memory(const struct vlci_birth *birth, vlc_library *libpython) {
+    typedef void *map(void *, size_t, int, int, int, off_t);
+    typedef int unmap(void *, size_t);
+    vlc_context *context = birth->realm->context;
+    const struct {
+        map *map;
+        unmap *unmap;
+        size_t size;
+    } places[] = {
+        { mmap, munmap, HOST_BYTES_TO_START },
+        { (map *)vlci_api_datum(context, libpython, "mmap"),
+          (unmap *)vlci_api_datum(context, libpython, "munmap"), BYTES_TO_START },
+    };
+    size_t i = 0;
+    for (; i < sizeof places / sizeof places[0]; i++) {
+        if (!places[i].map || !places[i].unmap) continue;
+        void *block =
+            places[i].map(NULL, places[i].size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (block == MAP_FAILED) break;
+        places[i].unmap(block, places[i].size);
+    }
+    if (i == sizeof places / sizeof places[0]) return VLC_OK;
+    int status =
+        vlci_refuse(birth->error, VLC_LIMIT, birth->realm->name,
+                    "cannot start a Python in the context '%s': its start needs %zu MB of memory, and they "
+                    "are not to be had. Close contexts, or raise `ulimit -v` or the machine's memory.",
+                    birth->realm->name, places[i].size >> 20);
+    birth->error->os_error = ENOMEM;
+    return status;
+}
+
 static int start(struct vlci_birth *birth) {
     struct vlci_realm *realm = birth->realm;
     struct vlci_api *api = &realm->api;
@@ -151,6 +207,8 @@ static int start(struct vlci_birth *birth) {
     int status = vlc_load(realm->context, birth->libpython, RTLD_NOW | RTLD_GLOBAL, &libpython, birth->error);
     if (status == VLC_OK) status = vlci_api_of_guest(api, realm->context, libpython, birth->error);
     if (status == VLC_OK) status = check_version(birth);
+    if (status == VLC_OK) status = check_descriptors(birth);
+    if (status == VLC_OK) status = check_memory(birth, libpython);
     if (status != VLC_OK) return status;
 
     for (int i = 0; i < VLCI_FLAG_COUNT; i++) {

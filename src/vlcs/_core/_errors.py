@@ -69,7 +69,7 @@ class SymbolError(VLCError, AttributeError):
 
 
 class LimitError(VLCError, RuntimeError):
-    """Something countable ran out: static TLS, mappings, addresses, free CPUs of an exclusive slice.
+    """Something countable ran out: static TLS, mappings, addresses, descriptors, CPUs of exclusive slices.
 
     The message says how much there is, how much is used, and how to have more. Compare
     `SystemRefusedError`, where the kernel said no for a reason of its own.

@@ -68,7 +68,7 @@ class Limits:
     mappings: int
     """Kernel mappings of the process now: about 180 per context with NumPy, 470 with PyTorch."""
     mappings_max: int
-    """The kernel's limit, vm.max_map_count."""
+    """The kernel's limit, vm.max_map_count, or what VLCS_MAX_MAPPINGS lowers it to."""
     host_malloc: str | None
     """File whose malloc has replaced libc's (a preload, AddressSanitizer), so that contexts use it too, and
     what their libraries leak stays in the process; None: each context has a heap, which goes with it."""

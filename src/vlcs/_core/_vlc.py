@@ -76,7 +76,8 @@ class VLC(Caller):
     Raises:
         ArgumentError: A value is wrong: unknown CPUs, an empty set, a name used twice ...
         LoadError: The Python has no libpython, is free-threaded, or is built for musl.
-        LimitError: The process is out of mappings or addresses, or an exclusive context holds the CPUs.
+        LimitError: The process is out of mappings, addresses or descriptors, or an exclusive context
+            holds the CPUs.
         SystemRefusedError: The kernel refused. After any of these, nothing is left behind.
 
     Warns:

@@ -144,7 +144,7 @@ def test_l6_static_tls_runs_out_in_words() -> None:
         import vlcs
         contexts = []
         while len(contexts) < 20:  # libgomp wants initial-exec slots, and the pool is small here
-            contexts.append(vlcs.VLC())
+            contexts.append(vlcs.VLC(resident=False))
             try:
                 contexts[-1].load_library("libgomp.so.1")
             except vlcs.LimitError as error:

@@ -66,7 +66,7 @@ class Limits:
     resident_tls_total: int
     """Bytes of slots that each resident context has."""
     mappings: int
-    """Kernel mappings of the process now: about 180 per context with NumPy, 470 with PyTorch."""
+    """Kernel mappings of the process now: about 110 per context with NumPy, 300 with PyTorch."""
     mappings_max: int
     """The kernel's limit, vm.max_map_count, or what VLCS_MAX_MAPPINGS lowers it to."""
     host_malloc: str | None

@@ -24,6 +24,7 @@ int main(void) {
     CHECK(submitted(first, first) == first, "no answer");
     CHECK_EQUAL(call(first, next, 1), 1);
 
+    vlc_context *late = context_new("late"); /* its threads begin with its first task */
     struct rlimit all, none;
     if (getuid() == 0 && setresuid(NOBODY, NOBODY, NOBODY))
         SKIP("no-setuid", "root's threads are not counted, and its id cannot be given up");
@@ -31,8 +32,7 @@ int main(void) {
     none = (struct rlimit){ .rlim_cur = 0, .rlim_max = all.rlim_max };
     REQUIRE(setrlimit(RLIMIT_NPROC, &none) == 0, "the limit cannot be set");
 
-    long threads = thread_count(2);          /* this one and the first context's */
-    vlc_context *late = context_new("late"); /* its threads begin with its first task */
+    long threads = thread_count(2); /* this one and the first context's */
     for (int i = 0; i < 3; i++) {
         vlc_task *task = NULL;
         vlc_error error = VLC_ERROR_INIT;

@@ -28,7 +28,7 @@ def test_every_method_of_a_context_left_behind_says_so() -> None:
     run_child(
         START
         + """
-import inspect, signal, sys, vlcs
+import asyncio, inspect, signal, sys, vlcs
 a, b = vlcs.VLC("a"), vlcs.VLC("b", interpreter=False)
 module = a.import_module("collections")
 counter = module.Counter("abca")
@@ -41,12 +41,13 @@ arguments = {"run": (len, "x"), "submit": (len, "x"), "import_module": ("json",)
              "libraries": (), "verify": (), "wrap": (len,), "__enter__": ()}
 public = {name for name, _ in inspect.getmembers(vlcs.VLC, callable)
           if not name.startswith("_") or name == "__enter__"}
-assert public == {*arguments, "close"}, public
+assert public == {*arguments, "close", "run_async", "task"}, public
 calls = [lambda: library.zlibVersion(), lambda: library.crc32, lambda: module.OrderedDict(),
          lambda: module.namedtuple, lambda: counter.most_common(1), lambda: len(counter),
          lambda: pending.result(5), lambda: queued.result(5)]
 for vlc in (a, b):
     calls += [lambda m=getattr(vlc, name), a=args: m(*a) for name, args in arguments.items()]
+    calls += [lambda v=vlc: v.task(len)("x"), lambda v=vlc: asyncio.run(v.run_async(len, "x"))]
 with block:
     pid = os.fork()
     if pid == 0:

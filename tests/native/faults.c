@@ -70,10 +70,18 @@ static int our_open(const char *path, int flags, ...) {
     if (FAILS) FAIL(-1, EMFILE);
     return open(path, flags);
 }
+#if __GLIBC_PREREQ(2, 33)
 static int our_fstat(int fd, struct stat *file) {
     if (FAILS) FAIL(-1, EIO);
     return fstat(fd, file);
 }
+#else
+#define fstat __fxstat /* as the header has it */
+static int our___fxstat(int version, int fd, struct stat *file) {
+    if (FAILS) FAIL(-1, EIO);
+    return __fxstat(version, fd, file);
+}
+#endif
 static ssize_t our_pread(int fd, void *buffer, size_t length, off_t offset) {
     if (FAILS) FAIL(-1, EIO);
     return pread(fd, buffer, length, offset);
@@ -106,7 +114,8 @@ static const struct {
     const char *name;
     void *function;
 } ours[] = {
-#define OURS(name) { #name, (void *)our_##name }
+#define OURS(name) OURS_NAMED(name)
+#define OURS_NAMED(name) { #name, (void *)our_##name }
     OURS(malloc),   OURS(calloc),    OURS(realloc),        OURS(strdup),
     OURS(free),     OURS(mmap),      OURS(mprotect),       OURS(open),
     OURS(fstat),    OURS(pread),     OURS(read),           OURS(dlopen),

@@ -80,9 +80,12 @@ void check_wrapped(int reader) {
     const std::string expected = "through a wrapped pointer";
     CHECK(thrown_by(call_a, throw_inside, nullptr) == expected, "another exception");
     CHECK_TEXT(trace_take(reader), "host-frame context-frame");
-    CHECK(thrown_by(call_a, wrapped_twice, reinterpret_cast<void *>(call_b)) == expected,
-          "another exception through two contexts");
-    CHECK_TEXT(trace_take(reader), "host-frame context-frame context-frame");
+    if (dlsym(RTLD_DEFAULT,
+              "_dl_find_object")) { // before glibc 2.35 an unwinder finds its own context's frames only
+        CHECK(thrown_by(call_a, wrapped_twice, reinterpret_cast<void *>(call_b)) == expected,
+              "another exception through two contexts");
+        CHECK_TEXT(trace_take(reader), "host-frame context-frame context-frame");
+    }
     entered_further = b; // and not left: whoever threw is past that
     CHECK(thrown_by(call_a, throw_inside, nullptr) == expected, "another exception");
     entered_further = nullptr;

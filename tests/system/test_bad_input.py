@@ -156,6 +156,8 @@ def test_a_closed_context() -> None:
         checksum, root = library.crc32, module.sqrt
         with a:
             refused(state, a.close, "'a'", "inside")
+        refused(state, lambda: a.__init__("b"), "'a'", "made already")
+        assert a.name == "a" and a.run(abs, -1) == 1 and vlcs.contexts() == [a]
         a.close()
         for call in (
             lambda: a.run(len, "x"), lambda: a.submit(len, "x"), lambda: a.import_module("json"),

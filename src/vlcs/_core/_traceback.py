@@ -71,7 +71,7 @@ def dump_traceback(file: TextIO | None = None, *, timeout: float = 0.5) -> None:
 
     Args:
         file: A text stream. None: the `sys.stderr` of this moment.
-        timeout: Seconds that all contexts together have to answer in.
+        timeout: Seconds that all contexts together have to answer in; `math.inf` waits for all of them.
     """
     stream = sys.stderr if file is None else file
     if stream is None:  # in a process without one
@@ -154,7 +154,8 @@ class _Question:
 
     def answer(self, member: Instance, deadline: float) -> Threads:
         """What the context told until the deadline, or what can be seen from outside."""
-        if not self._answered.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        left = min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
+        if not self._answered.acquire(timeout=left):
             why = "its GIL did not come in time"
         else:
             self._answered.release()

@@ -104,6 +104,12 @@ class VLC(Caller):
         interpreter: bool = True,
         gpu: object = None,
     ) -> None:
+        if hasattr(self, "_instance"):
+            raise StateError(
+                f"the context {self.name!r} is made already: __init__ makes another, which this object "
+                "cannot stand for too. Call vlcs.VLC() for that.",
+                self.name,
+            )
         plan = _plan.plan(
             name=name,
             env=env,

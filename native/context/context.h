@@ -22,6 +22,8 @@ struct vlci_missing;
 struct vlci_pool;
 struct vlci_slots;
 struct vlci_stack;
+struct vlci_thread;
+struct vlci_visit;
 struct vlci_exit;
 struct vlci_atfork;
 struct vlci_child_view;
@@ -82,6 +84,8 @@ struct vlc_context {
     /* slice */
     vlci_lock slice_lock;
     cpu_set_t cpus;
+    _Atomic(unsigned) moves, moved;                           /* to other CPUs: begun, and ended */
+    vlci_lock move_lock;                                      /* one at a time */
     struct vlci_child_view *_Atomic child_view, *child_views; /* what children are told; all that ever were */
 
     /* what libc keeps per process */
@@ -137,6 +141,9 @@ void vlci_context_cpus(vlc_context *context, cpu_set_t *cpus);
 /* To be called after a thread's affinity was set from the slice as it was `seen`: a resize between the two has
  * moved the thread already, and would be undone. */
 void vlci_slice_settle(vlc_context *context, pid_t tid, const cpu_set_t *seen);
+/* This thread's innermost visit has just begun, or `ended`, and its affinity is what it was inside of that. */
+void vlci_slice_enter(struct vlci_thread *thread, const struct vlci_visit *visit);
+void vlci_slice_leave(struct vlci_thread *thread, const struct vlci_visit *ended);
 
 /* pool.c */
 int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error); /* queued tasks run first */

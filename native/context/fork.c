@@ -30,6 +30,7 @@ static void locks(vlc_context *current, enum vlci_fork when) {
         vlci_lock_fork(&current->locale_lock, when);
         vlci_lock_fork(&current->env_lock, when);
         vlci_lock_fork(&current->exit_lock, when);
+        vlci_lock_fork(&current->move_lock, when);
         vlci_lock_fork(&current->slice_lock, when);
         vlci_lock_fork(&current->leaving_lock, when);
         vlci_lock_fork(&current->joinable_lock, when);

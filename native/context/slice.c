@@ -61,7 +61,72 @@ size_t vlc_cpus(vlc_context *context, uint32_t *cpus, size_t capacity) {
     return count;
 }
 
-static void move(struct vlci_thread *thread, void *set) { vlci_os_affinity_set(thread->tid, set); }
+/* ---- moving -------------------------------------------------------------------------------------------- */
+
+/* Where the visit's thread is to run: on the slice, or where the host has it run, if that lies within: a narrower
+ * mask is somebody's choice. */
+static void mask_of(const struct vlci_visit *visit, cpu_set_t *mask) {
+    vlci_context_cpus(visit->context, mask);
+    if (!visit->outer) return; /* made by the context */
+    while (visit->outer->outer) visit = visit->outer;
+    if (visit->outer->context || !visit->has_cpus) return; /* made by another */
+    cpu_set_t both;
+    CPU_AND(&both, &visit->cpus, mask);
+    if (CPU_EQUAL(&both, &visit->cpus)) *mask = both;
+}
+
+/* A thread that is entering or leaving changes its innermost visit first, then its affinity; who moves it holds it
+ * first, then looks at its visit. So either sees the other: nobody moves a thread that has left. */
+enum { FREE, HELD, HELD_AND_AWAITED };
+
+static void await_free(struct vlci_thread *thread) {
+    for (int held; (held = atomic_load(&thread->held)) != FREE;)
+        if (held == HELD_AND_AWAITED ||
+            atomic_compare_exchange_strong(&thread->held, &held, HELD_AND_AWAITED))
+            vlci_os_wait_word(&thread->held, HELD_AND_AWAITED, -1);
+}
+
+static void move(struct vlci_thread *thread, void *context) {
+    bool is_other = thread != vlci_thread_current;
+    if (is_other) atomic_store(&thread->held, HELD);
+    const struct vlci_visit *visit = thread->visit;
+    if (visit->context == context) { /* one that is elsewhere moves when it comes back */
+        cpu_set_t mask;
+        mask_of(visit, &mask);
+        vlci_os_affinity_set(thread->tid, &mask);
+    }
+    if (is_other && atomic_exchange(&thread->held, FREE) == HELD_AND_AWAITED)
+        vlci_os_wake_word(&thread->held);
+}
+
+/* Of this thread, which has the mask `now`. */
+static void take_mask(const struct vlci_visit *visit, const cpu_set_t *now) {
+    cpu_set_t mask, before = *now;
+    unsigned moves;
+    do { /* a thread that moves us from now on may be overtaken by what we have read before */
+        moves = atomic_load(&visit->context->moves);
+        mask_of(visit, &mask);
+        if (!CPU_EQUAL(&mask, &before)) vlci_os_affinity_set(0, &mask);
+        before = mask;
+    } while (moves != atomic_load(&visit->context->moves));
+}
+
+void vlci_slice_enter(struct vlci_thread *thread, const struct vlci_visit *visit) {
+    await_free(thread);
+    if (visit->has_cpus) take_mask(visit, &visit->cpus);
+}
+
+void vlci_slice_leave(struct vlci_thread *thread, const struct vlci_visit *ended) {
+    await_free(thread);
+    cpu_set_t now; /* asked for, since a library inside may have moved the thread too */
+    if (!ended->has_cpus || vlci_os_affinity_get(0, &now)) return;
+    const struct vlci_visit *visit = ended->outer;
+    if (visit->context && ended->moved != atomic_load(&visit->context->moves))
+        take_mask(visit, &now);
+    else if (!CPU_EQUAL(&now, &ended->cpus) && !vlci_os_affinity_set(0, &ended->cpus) && visit->context &&
+             ended->moved != atomic_load(&visit->context->moves))
+        take_mask(visit, &ended->cpus);
+}
 
 int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_error *error) {
     cpu_set_t set;
@@ -72,16 +137,18 @@ int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_err
     if (!view)
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
                          "cannot resize context '%s': out of memory", context->name);
+    sigset_t signals;
+    vlci_os_signals_block(&signals); /* a handler may fork, which takes this lock */
+    vlci_lock_take(&context->move_lock);
     vlci_lock_take(&context->slice_lock);
     context->cpus = set;
     vlci_child_view_set(context, view);
+    atomic_fetch_add(&context->moves, 1);
     vlci_lock_drop(&context->slice_lock);
-    cpu_set_t moved;
-    do { /* another thread's resize may have moved some before us */
-        moved = set;
-        vlci_thread_each(context, move, &moved);
-        vlci_context_cpus(context, &set);
-    } while (!CPU_EQUAL(&moved, &set));
+    vlci_thread_each(NULL, move, context);
+    atomic_store(&context->moved, atomic_load(&context->moves));
+    vlci_lock_drop(&context->move_lock);
+    vlci_os_signals_restore(&signals);
     return VLC_OK;
 }
 

@@ -45,19 +45,13 @@ int vlci_visit_enter(vlc_context *context, vlc_error *error) {
     visit->outer = thread->visit;
     visit->context = context;
     visit->depth = 0;
-    visit->has_cpus = visit->has_stack = visit->is_wrapped = false;
-    cpu_set_t slice, outside;
-    vlci_context_cpus(context, &slice);
-    if (!vlci_os_affinity_get(0, &visit->cpus)) {
-        CPU_XOR(&outside, &visit->cpus, &slice);
-        CPU_AND(&outside, &outside, &visit->cpus);
-        /* a mask that lies within the slice is somebody's choice, and stays */
-        if (CPU_COUNT(&outside)) vlci_os_affinity_set(0, &slice);
-        visit->has_cpus = true;
-    }
+    visit->has_stack = visit->is_wrapped = false;
+    visit->moved = visit->outer->context ? atomic_load(&visit->outer->context->moved) : 0;
+    visit->has_cpus = !vlci_os_affinity_get(0, &visit->cpus);
     vlci_arch_float_save(&visit->float_state);
     visit->locale = uselocale(context->locale);
     thread->visit = visit;
+    vlci_slice_enter(thread, visit);
     return VLC_OK;
 }
 
@@ -70,11 +64,7 @@ void vlci_visit_leave(vlc_context *context) {
     uselocale(visit->locale);
     vlci_arch_float_restore(&visit->float_state);
     if (visit->has_stack) sigaltstack(&visit->stack, NULL);
-    cpu_set_t now; /* compared, since a library inside may have moved the thread too */
-    if (visit->has_cpus && !vlci_os_affinity_get(0, &now) && !CPU_EQUAL(&now, &visit->cpus))
-        vlci_os_affinity_set(0, &visit->cpus);
-    if (thread->visit->context)
-        vlci_thread_pin(thread->visit->context); /* it may have been resized meanwhile */
+    vlci_slice_leave(thread, visit);
     visit_give(thread, visit);
     errno = saved;
 }

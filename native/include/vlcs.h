@@ -234,8 +234,8 @@ VLC_API int vlc_submit_on(vlc_context *context, uint32_t thread, vlc_function fu
 VLC_API int vlc_wait(vlc_task *task, void **result, vlc_error *error);
 
 /* Gives the context other CPUs: all its threads move, and what it tells its libraries
- * changes. Threads that are visiting move when they next enter. A library that sized its
- * pool before keeps its number of threads. Fails as vlc_create does. */
+ * changes. Threads that are visiting move too, and those that are in another context when
+ * they come back. A library that sized its pool before keeps its number of threads. Fails as vlc_create does. */
 VLC_API int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t cpu_count, vlc_error *error);
 
 /* The slice: writes up to `capacity` CPU numbers in ascending order; returns how many there are. */

@@ -40,6 +40,7 @@ struct vlci_visit {
     unsigned depth;       /* further entries into the same context */
     bool has_cpus;
     cpu_set_t cpus; /* affinity before */
+    unsigned moved; /* how often the context further out had been moved then (slice.c) */
     locale_t locale;
     struct vlci_float_state float_state;
     bool has_stack;  /* a library gave the thread another stack for signal handlers */
@@ -64,7 +65,8 @@ struct vlci_seat {
 };
 
 struct vlci_thread {
-    struct vlci_visit *visit;         /* the innermost; VLCI_THREAD_VISIT */
+    struct vlci_visit *_Atomic visit; /* the innermost; VLCI_THREAD_VISIT */
+    _Atomic(int) held;                /* another thread moves this one to other CPUs right now (slice.c) */
     struct vlci_thread *next, **link; /* all registered threads */
     vlc_context *owner;               /* made by this context; NULL: the host's */
     void *start;                      /* the function it began with, to name its library */

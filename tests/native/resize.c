@@ -1,4 +1,4 @@
-/* vlc_resize: threads move at once, answers change, visitors move when they next enter. */
+/* vlc_resize: threads move at once, visitors too, and answers change. */
 #include "contexts.h"
 
 #include <pthread.h>
@@ -68,10 +68,104 @@ static void resize_while_threads_begin_and_move(const uint32_t *cpus) {
 static void *enter_other(void *other) {
     vlc_error error = VLC_ERROR_INIT;
     CHECK_EQUAL(vlc_enter(other, &error), VLC_OK);
-    CHECK_EQUAL(vlc_resize(mover.context, mover.cpus, 1, &error), VLC_OK);
+    CHECK_EQUAL(vlc_resize(mover.context, mover.cpus, 2, &error), VLC_OK);
+    check_mask(0, mover.cpus, 1); /* of the other's slice */
     CHECK_EQUAL(vlc_leave(other, &error), VLC_OK);
-    check_mask(0, mover.cpus, 1);
+    check_mask(0, mover.cpus, 2);
     return NULL;
+}
+
+/* Visitors of two contexts, one inside of the other, that come and go while both are moved. */
+static struct {
+    vlc_context *inner;
+    pthread_rwlock_t lock; /* of `inner`, as mover.lock */
+    pthread_barrier_t begin;
+    cpu_set_t outside; /* the visitors' own mask */
+} coming = { .lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP };
+
+static void *move_inner(void *unused) {
+    vlc_error error = VLC_ERROR_INIT;
+    for (unsigned round = 0; !mover.stop; round++) {
+        pthread_rwlock_rdlock(&coming.lock);
+        CHECK_EQUAL(vlc_resize(coming.inner, mover.cpus, 1 + round % 2, &error), VLC_OK);
+        pthread_rwlock_unlock(&coming.lock);
+    }
+    return unused;
+}
+
+static void check_inside(pthread_rwlock_t *lock, vlc_context *context) {
+    uint32_t slice[2];
+    pthread_rwlock_wrlock(lock);
+    check_mask(0, slice, vlc_cpus(context, slice, 2));
+    pthread_rwlock_unlock(lock);
+}
+
+static void *come_and_go(void *unused) {
+    vlc_error error = VLC_ERROR_INIT;
+    pthread_barrier_wait(&coming.begin);
+    for (int round = 0; round < 1500; round++) {
+        CHECK_EQUAL(vlc_enter(mover.context, &error), VLC_OK);
+        if (round % 16 == 0) check_inside(&mover.lock, mover.context);
+        CHECK_EQUAL(vlc_enter(coming.inner, &error), VLC_OK);
+        if (round % 16 == 1) check_inside(&coming.lock, coming.inner);
+        CHECK_EQUAL(vlc_leave(coming.inner, &error), VLC_OK);
+        if (round % 16 == 2) check_inside(&mover.lock, mover.context);
+        CHECK_EQUAL(vlc_leave(mover.context, &error), VLC_OK);
+        cpu_set_t now;
+        CHECK_EQUAL(sched_getaffinity(0, sizeof now, &now), 0);
+        CHECK(CPU_EQUAL(&now, &coming.outside), "a visitor that has left has %d CPUs, not its %d",
+              CPU_COUNT(&now), CPU_COUNT(&coming.outside));
+    }
+    return unused;
+}
+
+static void resize_while_visitors_come_and_go(const uint32_t *cpus) {
+    pthread_t visitors[4], movers[2];
+    memcpy(mover.cpus, cpus, sizeof mover.cpus);
+    mover.context = context_on("outer", cpus, 1);
+    coming.inner = context_on("inner", cpus, 1);
+    mover.stop = false;
+    CHECK_EQUAL(sched_getaffinity(0, sizeof coming.outside, &coming.outside), 0);
+    pthread_barrier_init(&coming.begin, NULL, 4);
+    for (int i = 0; i < 4; i++) REQUIRE(!pthread_create(&visitors[i], NULL, come_and_go, NULL), "no thread");
+    for (int i = 0; i < 2; i++)
+        REQUIRE(!pthread_create(&movers[i], NULL, i ? move_on : move_inner, NULL), "no thread");
+    for (int i = 0; i < 4; i++) pthread_join(visitors[i], NULL);
+    mover.stop = true;
+    for (int i = 0; i < 2; i++) pthread_join(movers[i], NULL);
+    context_close(coming.inner);
+    context_close(mover.context);
+}
+
+static void *resize_outer(void *cpus) {
+    vlc_error error = VLC_ERROR_INIT;
+    CHECK_EQUAL(vlc_resize(mover.context, cpus, 2, &error), VLC_OK);
+    return NULL;
+}
+
+/* A host's thread that is inside moves at once, by whoever; one that comes from a narrower mask keeps to it. */
+static void visitors_move(const uint32_t *cpus) {
+    vlc_error error = VLC_ERROR_INIT;
+    cpu_set_t outside, narrow;
+    pthread_t other;
+    CHECK_EQUAL(sched_getaffinity(0, sizeof outside, &outside), 0);
+    for (int is_narrow = 0; is_narrow < 2; is_narrow++) {
+        CPU_ZERO(&narrow);
+        CPU_SET(cpus[0], &narrow);
+        if (is_narrow) CHECK_EQUAL(sched_setaffinity(0, sizeof narrow, &narrow), 0);
+        vlc_context *a = mover.context = context_on("visited", cpus + 1, 1);
+        CHECK_EQUAL(vlc_enter(a, &error), VLC_OK);
+        check_mask(0, cpus + 1, 1);
+        REQUIRE(!pthread_create(&other, NULL, resize_outer, (void *)cpus), "no thread");
+        pthread_join(other, NULL);
+        check_mask(0, cpus, is_narrow ? 1 : 2);
+        CHECK_EQUAL(vlc_resize(a, cpus + 1, 1, &error), VLC_OK); /* from inside, too */
+        check_mask(0, cpus + 1, 1);
+        CHECK_EQUAL(vlc_leave(a, &error), VLC_OK);
+        if (is_narrow) check_mask(0, cpus, 1);
+        CHECK_EQUAL(sched_setaffinity(0, sizeof outside, &outside), 0);
+        context_close(a);
+    }
 }
 
 /* Nor does one that is inside of another context then, and comes back. */
@@ -79,7 +173,7 @@ static void resize_while_a_thread_is_elsewhere(const uint32_t *cpus) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_task *task = NULL;
     mover.context = context_on("left", cpus, 1);
-    mover.cpus[0] = cpus[1];
+    memcpy(mover.cpus, cpus, sizeof mover.cpus);
     vlc_context *other = context_on("visited", cpus, 1);
     CHECK_EQUAL(vlc_submit(mover.context, enter_other, other, &task, &error), VLC_OK);
     CHECK_EQUAL(vlc_wait(task, NULL, &error), VLC_OK);
@@ -115,14 +209,7 @@ int main(void) {
         CHECK_EQUAL(call(a, has, (long)slice[0]), 1);
     }
 
-    /* A visitor keeps its CPUs until it enters again. */
-    CHECK_EQUAL(vlc_enter(a, &error), VLC_OK);
     CHECK_EQUAL(vlc_resize(a, cpus + 1, 1, &error), VLC_OK);
-    CHECK_EQUAL(count(0), 1);
-    CHECK_EQUAL(vlc_leave(a, &error), VLC_OK);
-    CHECK_EQUAL(vlc_enter(a, &error), VLC_OK);
-    check_mask(0, cpus + 1, 1);
-    CHECK_EQUAL(vlc_leave(a, &error), VLC_OK);
     CHECK_EQUAL(process_cpus(NULL, 0), outside);
 
     uint32_t absent = 4095;
@@ -134,5 +221,7 @@ int main(void) {
     context_close(a);
     resize_while_threads_begin_and_move(cpus);
     resize_while_a_thread_is_elsewhere(cpus);
+    visitors_move(cpus);
+    resize_while_visitors_come_and_go(cpus);
     return check_result();
 }

@@ -285,9 +285,9 @@ class VLC(Caller):
     ) -> None:
         """Gives the context other CPUs: its threads move, and what it tells its libraries changes.
 
-        Threads of callers that are inside move when they next enter. A library that sized its pool before
-        keeps its number of threads. Options and errors are as for the constructor, and what was made with
-        `exclusive` stays so; after an error the slice is as it was.
+        Threads of callers that are inside move too, and those that are in another context when they come
+        back. A library that sized its pool before keeps its number of threads. Options and errors are as for
+        the constructor, and what was made with `exclusive` stays so; after an error the slice is as it was.
         """
         instance = self._instance
         instance.gate.check("resize()")

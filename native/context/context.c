@@ -193,18 +193,18 @@ int vlci_context_start(vlc_error *error) {
     return VLC_OK;
 }
 
-static void list_free(char **list) {
+void vlci_list_free(char **list) {
     for (char **at = list; at && *at; at++) free(*at);
     free(list);
 }
 
-static char **list_copy(const char *const *list) {
+char **vlci_list_copy(const char *const *list) {
     size_t count = 0;
     while (list && list[count]) count++;
     char **copy = calloc(count + 1, sizeof *copy);
     for (size_t i = 0; copy && i < count; i++)
         if (!(copy[i] = strdup(list[i]))) {
-            list_free(copy);
+            vlci_list_free(copy);
             return NULL;
         }
     return copy;
@@ -230,7 +230,8 @@ static void context_free(vlc_context *context) {
     }
     pthread_mutex_destroy(&context->load_lock);
     pthread_mutex_destroy(&context->images_lock);
-    list_free(context->share);
+    vlci_list_free(context->share);
+    vlci_quality_free(&context->quality);
     free(context->name);
     free(context);
 }
@@ -289,13 +290,13 @@ static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *e
     snprintf(made, sizeof made, "vlc-%u", context->number);
     context->name = spec->name ? strdup(spec->name) : calloc(1, sizeof made);
     if (context->name && !spec->name) strcpy(context->name, made);
-    context->share = list_copy(spec->share);
+    context->share = vlci_list_copy(spec->share);
     context->pool_threads = spec->threads ? spec->threads : 1;
     context->heap.is_hosts = spec->heap == VLC_HEAP_HOST;
     vlci_random_make(&context->libc.random);
     vlci_time_make(&context->libc.time);
     vlci_getopt_make(&context->libc.getopt);
-    if (!context->name || !context->share)
+    if (!vlci_quality_make(&context->quality, spec) || !context->name || !context->share)
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, spec->name, "cannot create context '%s': out of memory",
                          spec->name ? spec->name : made);
     int status = vlci_slice_check(context->name, spec->cpus, spec->cpu_count, &context->cpus, error);
@@ -339,7 +340,8 @@ int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name,
                          "cannot create a context with heap %u; give VLC_HEAP_OWN or VLC_HEAP_HOST",
                          mine.heap);
-    int status = vlci_context_start(error);
+    int status = vlci_quality_check(&mine, error);
+    if (!status) status = vlci_context_start(error);
     if (status) return status;
     vlc_context *made = calloc(1, sizeof *made);
     if (!made)

@@ -29,6 +29,14 @@ struct vlci_atfork;
 struct vlci_child_view;
 struct vlci_weak;
 
+/* What its own threads take on as they begin (quality.c). */
+struct vlci_quality {
+    unsigned scheduling; /* a vlc_scheduling */
+    bool sets_nice;
+    int nice, nice_outside; /* the second: the process's */
+    char **groups;          /* files that take their ids; ends with NULL */
+};
+
 enum vlci_state {
     VLCI_OPEN,
     VLCI_CLOSING, /* nothing enters any more */
@@ -87,6 +95,7 @@ struct vlc_context {
     _Atomic(unsigned) moves, moved;                           /* to other CPUs: begun, and ended */
     vlci_lock move_lock;                                      /* one at a time */
     struct vlci_child_view *_Atomic child_view, *child_views; /* what children are told; all that ever were */
+    struct vlci_quality quality;
 
     /* what libc keeps per process */
     vlci_lock env_lock;
@@ -144,6 +153,17 @@ void vlci_slice_settle(vlc_context *context, pid_t tid, const cpu_set_t *seen);
 /* This thread's innermost visit has just begun, or `ended`, and its affinity is what it was inside of that. */
 void vlci_slice_enter(struct vlci_thread *thread, const struct vlci_visit *visit);
 void vlci_slice_leave(struct vlci_thread *thread, const struct vlci_visit *ended);
+
+/* quality.c */
+int vlci_quality_check(const vlc_spec *spec, vlc_error *error);
+bool vlci_quality_make(struct vlci_quality *quality, const vlc_spec *spec);
+void vlci_quality_free(struct vlci_quality *quality);
+/* For a thread of the context as it begins, which inherits all from the one that made it: that of another context,
+ * or of the host (NULL). */
+void vlci_quality_begin(const vlc_context *context, const vlc_context *maker);
+/* Lists that end with NULL, and their strings. NULL: out of memory. */
+char **vlci_list_copy(const char *const *list);
+void vlci_list_free(char **list);
 
 /* pool.c */
 int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error); /* queued tasks run first */

@@ -28,6 +28,14 @@ uint64_t vlci_os_thread_blocked(pid_t tid);
 int vlci_os_affinity_get(pid_t tid, cpu_set_t *cpus);
 int vlci_os_affinity_set(pid_t tid, const cpu_set_t *cpus);
 
+/* The nice value of a thread (0: this one), and its policy of scheduling (SCHED_BATCH ...). 0 or -errno. */
+int vlci_os_nice_get(pid_t tid, int *nice);
+int vlci_os_nice_set(pid_t tid, int nice);
+int vlci_os_scheduling_set(pid_t tid, int policy);
+
+/* This thread joins the control group whose file of thread ids that is. 0 or -errno. */
+int vlci_os_group_join(const char *file);
+
 /* Nanoseconds of CPU time and context switches of a thread of this process; false when it is gone. */
 bool vlci_os_thread_usage(pid_t tid, uint64_t *cpu_time, uint64_t *voluntary, uint64_t *involuntary);
 

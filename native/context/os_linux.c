@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <time.h>
@@ -51,6 +52,34 @@ int vlci_os_affinity_get(pid_t tid, cpu_set_t *cpus) {
 
 int vlci_os_affinity_set(pid_t tid, const cpu_set_t *cpus) {
     return syscall(SYS_sched_setaffinity, tid, sizeof *cpus, cpus) < 0 ? -errno : 0;
+}
+
+int vlci_os_nice_get(pid_t tid, int *nice) {
+    long found = syscall(SYS_getpriority, PRIO_PROCESS, tid);
+    if (found < 0) return -errno;
+    *nice = 20 - (int)found; /* as the system call has it, so that none is an error: 40 to 1 */
+    return 0;
+}
+
+int vlci_os_nice_set(pid_t tid, int nice) {
+    return syscall(SYS_setpriority, PRIO_PROCESS, tid, nice) < 0 ? -errno : 0;
+}
+
+int vlci_os_scheduling_set(pid_t tid, int policy) {
+    const struct sched_param none = { 0 };
+    return syscall(SYS_sched_setscheduler, tid, policy, &none) < 0 ? -errno : 0;
+}
+
+/* By system calls: libc's would let the thread be cancelled here. At the end, which is all the same to the kernel's
+ * files, so that in any other one ids do not replace each other. */
+int vlci_os_group_join(const char *file) {
+    char id[16];
+    int length = snprintf(id, sizeof id, "%d\n", (int)vlci_os_thread_id());
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    int failed = syscall(SYS_write, fd, id, length) < 0 ? -errno : 0;
+    syscall(SYS_close, fd);
+    return failed;
 }
 
 static ssize_t read_file(const char *path, char *buffer, size_t capacity) {

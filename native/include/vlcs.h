@@ -82,6 +82,13 @@ typedef enum vlc_heap {
     VLC_HEAP_HOST = 1 /* the host's: its free() takes their blocks, and what they leak stays */
 } vlc_heap;
 
+/* How the kernel schedules a context's own threads (sched(7)). */
+typedef enum vlc_scheduling {
+    VLC_SCHEDULING_INHERITED = 0, /* as whoever makes the thread */
+    VLC_SCHEDULING_BATCH = 1,     /* SCHED_BATCH: takes no CPU from others by waking up */
+    VLC_SCHEDULING_IDLE = 2       /* SCHED_IDLE: what others leave */
+} vlc_scheduling;
+
 /* What vlc_create is asked for. Zero means the default for every member. */
 typedef struct vlc_spec {
     uint32_t size;        /* sizeof(vlc_spec): VLC_SPEC_INIT */
@@ -93,9 +100,19 @@ typedef struct vlc_spec {
     const char *const *share; /* sonames that bind to the host's copy ("libcuda.so.1"); ends with NULL */
     uint32_t residence;       /* a vlc_residence */
     uint32_t heap;            /* a vlc_heap */
+    uint32_t scheduling;      /* a vlc_scheduling */
+    uint32_t sets_nice;       /* 1: `nice` is that of the context's own threads; 0: they inherit it */
+    int32_t nice;             /* from -20, which comes first, to 19 (setpriority(2)) */
+    /* Control groups of its own threads: files that each writes its id to before it runs any code of the context
+     * ("/sys/fs/cgroup/cpu/mine/tasks", ".../cgroup.threads", "/sys/fs/resctrl/mine/tasks"); ends with NULL; may be
+     * NULL. The groups are the caller's. A thread that one of these makes for another context joins the group
+     * above instead. What the kernel refuses leaves the thread where it was. */
+    const char *const *groups;
 } vlc_spec;
 
-#define VLC_SPEC_INIT { sizeof(vlc_spec), 0, NULL, NULL, 0, NULL, NULL, VLC_RESIDENT_NEVER, VLC_HEAP_OWN }
+#define VLC_SPEC_INIT                                                                                        \
+    { sizeof(vlc_spec),         0, NULL, NULL, 0, NULL, NULL, VLC_RESIDENT_NEVER, VLC_HEAP_OWN,              \
+      VLC_SCHEDULING_INHERITED, 0, 0,    NULL }
 
 /* Figures of a context at one moment. Times in nanoseconds, memory in bytes. */
 typedef struct vlc_stats {

@@ -174,6 +174,20 @@ class options {
         residence_ = value;
         return *this;
     }
+    options &scheduling(vlc_scheduling value) {
+        scheduling_ = value;
+        return *this;
+    }
+    /* The nice value of the context's own threads, -20 to 19. */
+    options &nice(int value) {
+        nice_ = value;
+        return *this;
+    }
+    /* Control groups of its own threads, by their files of thread ids; see vlc_spec. */
+    options &groups(std::vector<std::string> value) {
+        groups_ = std::move(value);
+        return *this;
+    }
     /* Threads of the pool behind submit(). */
     options &threads(std::uint32_t value) {
         threads_ = value;
@@ -183,6 +197,7 @@ class options {
     vlc_context *create() const {
         const auto env = pointers(env_);
         const auto share = pointers(share_);
+        const auto groups = pointers(groups_);
         vlc_spec spec = VLC_SPEC_INIT;
         spec.threads = threads_;
         spec.residence = residence_;
@@ -194,6 +209,10 @@ class options {
         spec.env = env.data();
         spec.share = share.data();
         spec.heap = heap_;
+        spec.scheduling = scheduling_;
+        spec.sets_nice = nice_.has_value();
+        spec.nice = nice_.value_or(0);
+        spec.groups = groups.data();
         vlc_context *context = nullptr;
         detail::check(vlc_create, &spec, &context);
         return context;
@@ -214,6 +233,9 @@ class options {
     std::uint32_t threads_ = 0;
     vlc_residence residence_ = VLC_RESIDENT_NEVER;
     vlc_heap heap_ = VLC_HEAP_OWN;
+    vlc_scheduling scheduling_ = VLC_SCHEDULING_INHERITED;
+    std::optional<int> nice_;
+    std::vector<std::string> groups_;
 };
 
 /* Owns a context. Moves, does not copy. */

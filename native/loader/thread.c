@@ -158,16 +158,19 @@ void vlci_thread_pin(vlc_context *context) {
 struct beginning {
     void *(*function)(void *);
     void *argument;
-    vlc_context *context;
-    struct vlci_stack *stack; /* of a resident context's thread, whose maker waits until it has begun */
+    vlc_context *context, *maker; /* whose thread made it; NULL: the host's */
+    struct vlci_stack *stack;     /* of a resident context's thread */
+    bool
+        awaited; /* its maker waits until it has begun: for the stack, or since its own context, which cannot be
+                     closed meanwhile, is read */
     _Atomic(int) state;
     struct vlci_thread *thread; /* made by the creator, who can still say that memory has run out */
 };
 enum { BEGINS, BEGUN, REFUSED };
 
 /* The record is the new thread's, or its maker's if that waits: gone once it has seen the state. */
-static void answer(struct beginning *begin, bool waits, int state) {
-    if (waits) {
+static void answer(struct beginning *begin, bool awaited, int state) {
+    if (awaited) {
         atomic_store(&begin->state, state);
         vlci_os_wake_word(&begin->state);
     } else {
@@ -185,7 +188,8 @@ static void *thread_begin(void *argument) {
     vlci_os_signals_block(&signals);
     thread_register(begin.thread, begin.context, (void *)begin.function);
     vlci_os_signals_restore(&signals);
-    answer(argument, begin.stack, BEGUN);
+    vlci_quality_begin(begin.context, begin.maker);
+    answer(argument, begin.awaited, BEGUN);
     vlci_thread_pin(begin.context);
     uselocale(vlci_context_locale(begin.context));
     vlci_os_signal_unblock(vlci_evict_signal()); /* its maker may block all (jemalloc does) */
@@ -202,6 +206,11 @@ static void *thread_begin(void *argument) {
     return result;
 }
 
+static int wait_for_begin(struct beginning *begin) {
+    while (atomic_load(&begin->state) == BEGINS) vlci_os_wait_word(&begin->state, BEGINS, -1);
+    return begin->state;
+}
+
 static int create_on_stack(struct beginning *begin, pthread_t *handle, const pthread_attr_t *attributes) {
     pthread_attr_t made;
     begin->stack = vlci_stack_take(begin->context, attributes);
@@ -209,8 +218,7 @@ static int create_on_stack(struct beginning *begin, pthread_t *handle, const pth
     int failed = vlci_stack_attributes(begin->stack, attributes, &made);
     if (!failed) failed = pthread_create(handle, &made, thread_begin, begin);
     if (!failed) {
-        while (atomic_load(&begin->state) == BEGINS) vlci_os_wait_word(&begin->state, BEGINS, -1);
-        if (begin->state == BEGUN) return 0;
+        if (wait_for_begin(begin) == BEGUN) return 0;
         pthread_join(*handle, NULL);
         failed = EAGAIN;
     }
@@ -220,19 +228,27 @@ static int create_on_stack(struct beginning *begin, pthread_t *handle, const pth
 
 int vlci_thread_create(vlc_context *context, pthread_t *handle, const pthread_attr_t *attributes,
                        void *(*function)(void *), void *argument) {
+    vlc_context *maker = vlci_thread_current ? vlci_thread_current->owner : NULL;
+    bool awaited = context->slots || (maker && maker != context);
     struct beginning *begin = malloc(sizeof *begin);
     struct vlci_thread *thread = begin ? vlci_memory_take(sizeof *thread) : NULL;
     int failed = thread && vlci_context_thread_begins(context) ? 0 : EAGAIN;
     if (!failed) {
         *begin = (struct beginning){
-            .function = function, .argument = argument, .context = context, .thread = thread
+            .function = function,
+            .argument = argument,
+            .context = context,
+            .maker = maker,
+            .awaited = awaited,
+            .thread = thread,
         };
         failed = context->slots ? create_on_stack(begin, handle, attributes)
                                 : pthread_create(handle, attributes, thread_begin, begin);
+        if (!failed && awaited) wait_for_begin(begin);
         if (failed) vlci_context_thread_ended(context, 0);
     }
     if (failed) vlci_memory_give(thread, sizeof *thread);
-    if (failed || context->slots) free(begin);
+    if (failed || awaited) free(begin);
     return failed;
 }
 

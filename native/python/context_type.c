@@ -91,25 +91,32 @@ static const char **string_array(PyObject *sequence, PyObject **keep) {
 }
 
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "name", "cpus", "env", "share", "threads", "heap", "residence", NULL };
+    static char *names[] = { "name",      "cpus",       "env",  "share",  "threads", "heap",
+                             "residence", "scheduling", "nice", "groups", NULL };
     const char *name;
-    PyObject *cpus, *env, *share;
-    unsigned threads, heap, residence;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOIII:Context", names, &name, &cpus, &env, &share,
-                                     &threads, &heap, &residence))
+    PyObject *cpus, *env, *share, *nice, *groups;
+    unsigned threads, heap, residence, scheduling;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOIIIIOO:Context", names, &name, &cpus, &env, &share,
+                                     &threads, &heap, &residence, &scheduling, &nice, &groups))
         return NULL;
 
     vlc_spec spec = VLC_SPEC_INIT;
     vlc_error error = VLC_ERROR_INIT;
     uint32_t *cpu_numbers = NULL;
-    PyObject *kept_env = NULL, *kept_share = NULL;
+    PyObject *kept_env = NULL, *kept_share = NULL, *kept_groups = NULL;
     const char **env_strings = string_array(env, &kept_env);
     const char **share_strings = env_strings ? string_array(share, &kept_share) : NULL;
+    const char **group_strings = share_strings ? string_array(groups, &kept_groups) : NULL;
+    spec.sets_nice = nice != Py_None;
+    spec.nice = spec.sets_nice ? (int32_t)PyLong_AsLong(nice) : 0;
     PyObject *self = NULL;
-    if (share_strings && (cpus == Py_None || cpu_array(cpus, &cpu_numbers, &spec.cpu_count) == 0)) {
+    if (group_strings && !PyErr_Occurred() &&
+        (cpus == Py_None || cpu_array(cpus, &cpu_numbers, &spec.cpu_count) == 0)) {
         spec.threads = threads;
         spec.heap = heap;
         spec.residence = residence;
+        spec.scheduling = scheduling;
+        spec.groups = group_strings;
         spec.name = name;
         spec.cpus = cpu_numbers;
         spec.env = env_strings;
@@ -133,8 +140,10 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         if (!cast(self)->name) Py_CLEAR(self);
     }
     PyMem_Free(cpu_numbers);
+    PyMem_Free(group_strings);
     PyMem_Free(share_strings);
     PyMem_Free(env_strings);
+    Py_XDECREF(kept_groups);
     Py_XDECREF(kept_share);
     Py_XDECREF(kept_env);
     return self;

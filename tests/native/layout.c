@@ -28,7 +28,11 @@ AT(vlc_spec, env, 32);
 AT(vlc_spec, share, 40);
 AT(vlc_spec, residence, 48);
 AT(vlc_spec, heap, 52);
-SIZE(vlc_spec, 56);
+AT(vlc_spec, scheduling, 56);
+AT(vlc_spec, sets_nice, 60);
+AT(vlc_spec, nice, 64);
+AT(vlc_spec, groups, 72);
+SIZE(vlc_spec, 80);
 
 AT(vlc_stats, size, 0);
 AT(vlc_stats, threads, 4);

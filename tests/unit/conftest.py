@@ -25,11 +25,8 @@ class FakeContext:
     refuse: str | None = None
     counter = itertools.count(1)
 
-    def __init__(
-        self, *, name: str | None, cpus: Any, env: Any, share: Any, threads: int, heap: int, residence: int
-    ) -> None:
-        self.options = {"cpus": cpus, "env": env, "share": share, "threads": threads, "heap": heap}
-        self.options["residence"] = residence
+    def __init__(self, *, name: str | None, cpus: Any, threads: int, residence: int, **others: Any) -> None:
+        self.options = {"cpus": cpus, "threads": threads, "residence": residence, **others}
         self.resident = residence == 2
         self.name = name or f"vlc-{next(self.counter)}"
         self.slice = [0, 1] if cpus is None else list(cpus)

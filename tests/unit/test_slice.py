@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.machines import machine
-from vlcs._core import _choice, _request, _slice
+from vlcs._core import _choice, _gpu, _request, _slice
 
 if TYPE_CHECKING:
     import vlcs
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def grant(on: Machine, gpu: object = None, **options: object) -> vlcs.Slice:
     request = _request.read(**options)  # type: ignore[arg-type]
-    return _slice.grant(request, _choice.choose(request, on) if request else None, on, gpu=gpu)
+    choice = _choice.choose(request, on) if request else None
+    return _slice.grant(request, choice, on, others=[_gpu.resource(gpu)])
 
 
 def test_what_and_where() -> None:

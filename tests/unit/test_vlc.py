@@ -44,6 +44,9 @@ class TestCreation:
             "threads": 3,
             "heap": 1,
             "residence": 1,
+            "scheduling": 0,
+            "nice": None,
+            "groups": (),
         }
         assert (vlc.name, vlc.cpus, vlc.closed) == ("a", (1,), False)
         assert repr(vlc) == "<vlcs.VLC 'a' cpus=1>"

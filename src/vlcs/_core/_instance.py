@@ -10,7 +10,18 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from vlcs._core import _caller, _choice, _exit, _gpu, _native, _plan, _python, _slice, _streams
+from vlcs._core import (
+    _caller,
+    _choice,
+    _exit,
+    _gpu,
+    _native,
+    _plan,
+    _python,
+    _scheduling,
+    _slice,
+    _streams,
+)
 from vlcs._core._bridge import Bridge
 from vlcs._core._choice import Claim
 from vlcs._core._errors import BusyError, OverlapWarning, StateError, UnavailableWarning, VLCError
@@ -18,12 +29,17 @@ from vlcs._core._executor import Executor
 from vlcs._core._gate import Gate, State
 from vlcs._core._kernel_text import format_list
 from vlcs._core._registry import REGISTRY
+from vlcs._core._resource import State as Worth
+from vlcs._core._service import Service
 from vlcs._core._stats import report_what_stays
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from vlcs._core._choice import Choice
     from vlcs._core._plan import Plan
     from vlcs._core._python import Python
+    from vlcs._core._quality import Quality
     from vlcs._core._request import Request
     from vlcs._core._slice import Slice
 
@@ -37,7 +53,9 @@ _LONGEST = 1e6
 class Instance:
     """Owns a native context and its interpreter. The public object that stands for it refers to it."""
 
-    def __init__(self, plan: Plan, request: Request | None, *, gpu: object, owner: Any) -> None:
+    def __init__(
+        self, plan: Plan, request: Request | None, quality: Quality, *, gpu: object, owner: Any
+    ) -> None:
         """Makes it. A failure leaves nothing behind: no context, thread or changed affinity.
 
         `owner` is the public object: when that is gone, the context is closed.
@@ -53,6 +71,7 @@ class Instance:
         try:
             with REGISTRY.lock:
                 chosen = self._choose(request)
+                self._service = Service(quality)
                 # Lost to a KeyboardInterrupt before it is stored, it destroys itself.
                 self.native = _native.Context(
                     name=plan.name,
@@ -62,6 +81,9 @@ class Instance:
                     threads=plan.threads,
                     heap=plan.heap,
                     residence=plan.residence,
+                    scheduling=_scheduling.number(self._service.scheduling),
+                    nice=self._service.nice,
+                    groups=(),
                 )
                 self.name = self.native.name
                 self.gate = Gate(self.name)
@@ -81,7 +103,12 @@ class Instance:
     def slice(self) -> Slice:
         """What it was given."""
         request, chosen = self._granted
-        return _slice.grant(request, chosen, REGISTRY.machine(), gpu=self.gpu)
+        quality = self._service.resources(resident=self.native.resident)
+        return _slice.grant(request, chosen, REGISTRY.machine(), others=(*quality, _gpu.resource(self.gpu)))
+
+    def inspectors(self) -> tuple[Callable[[int], Iterable[str]], ...]:
+        """What `verify` asks of each thread besides its CPUs."""
+        return (self._service.differences,)
 
     def resize(self, request: Request | None) -> None:
         """Moves it to other CPUs."""
@@ -162,12 +189,13 @@ class Instance:
             )
 
     def _warn_of_unavailable(self) -> None:
-        gpu = _gpu.resource(self.gpu)
-        if gpu.requested is not None:
-            _caller.warn(
-                f"{gpu.requested} of the context {self.name!r} is unavailable: {gpu.reason}. {gpu.cure}",
-                UnavailableWarning,
-            )
+        for resource in self.slice.resources:
+            if resource.requested is not None and resource.state is Worth.UNAVAILABLE:
+                _caller.warn(
+                    f"{resource.requested} of the context {self.name!r} is unavailable: {resource.reason}. "
+                    f"{resource.cure}",
+                    UnavailableWarning,
+                )
 
     def _grant(self, request: Request | None, chosen: Choice | None) -> None:
         self.claim = Claim(self.name, frozenset(chosen.cpus), self.exclusive) if chosen else None

@@ -37,6 +37,9 @@ class Context:
         threads: int,
         heap: int,
         residence: int,
+        scheduling: int,
+        nice: int | None,
+        groups: Sequence[str],
     ) -> None: ...
     @property
     def name(self) -> str: ...

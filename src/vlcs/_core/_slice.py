@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vlcs._core import _gpu
 from vlcs._core._kernel_text import format_list
 from vlcs._core._resource import Resource, State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from vlcs._core._choice import Choice
     from vlcs._core._machine import Machine
     from vlcs._core._request import Request
@@ -36,8 +37,13 @@ class Slice:
         return {resource.name: resource.data() for resource in self.resources}
 
 
-def grant(request: Request | None, choice: Choice | None, machine: Machine, *, gpu: object = None) -> Slice:
-    """Writes down what was decided. Without a choice the context may use all that the process may."""
+def grant(
+    request: Request | None, choice: Choice | None, machine: Machine, *, others: Iterable[Resource] = ()
+) -> Slice:
+    """Writes down what was decided. Without a choice the context may use all that the process may.
+
+    `others` are the lines of other resources than CPUs.
+    """
     cpus = choice.cpus if choice else tuple(sorted(machine.allowed))
     return Slice(
         cpus=cpus,
@@ -45,7 +51,7 @@ def grant(request: Request | None, choice: Choice | None, machine: Machine, *, g
         why=choice.why
         if choice
         else "no CPUs were asked for: all that the process may use, and none claimed",
-        resources=(_cpus(request, frozenset(cpus), machine), _gpu.resource(gpu)),
+        resources=(_cpus(request, frozenset(cpus), machine), *others),
     )
 
 

@@ -6,18 +6,25 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vlcs._core._kernel_text import format_list
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from vlcs._core._native import Context
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The CPUs that the kernel lets each thread of a context run on, at one moment."""
+    """What the kernel says of each thread of a context, at one moment."""
 
     cpus: tuple[int, ...]
     """The slice, in ascending order."""
     threads: dict[int, tuple[int, ...]]
-    """By kernel id (gettid), of the context's own threads. Threads of callers are not listed."""
+    """The CPUs that each may run on, by kernel id (gettid), of the context's own threads. Threads of callers
+    are not listed."""
+    others: tuple[str, ...] = ()
+    """In words, where a thread has another nice value, policy or control group than was granted."""
 
     @property
     def outside(self) -> dict[int, tuple[int, ...]]:
@@ -30,21 +37,42 @@ class Verification:
         }
 
     @property
+    def differences(self) -> tuple[str, ...]:
+        """All that is not as it was granted, in words."""
+        return (
+            *(
+                f"thread {thread} may run on CPU {format_list(cpus)}, outside of the slice"
+                for thread, cpus in self.outside.items()
+            ),
+            *self.others,
+        )
+
+    @property
     def holds(self) -> bool:
-        """Whether all of them are inside."""
-        return not self.outside
+        """Whether there are no differences."""
+        return not self.differences
 
 
-def verify(native: Context) -> Verification:
-    """Asks the kernel. A thread that ends meanwhile is left out."""
+def verify(native: Context, inspectors: Iterable[Callable[[int], Iterable[str]]] = ()) -> Verification:
+    """Asks the kernel. A thread that ends meanwhile is left out.
+
+    Each inspector is given the id of a thread and gives, in words, what is not as it was granted; it may
+    raise ProcessLookupError.
+    """
     masks: dict[int, tuple[int, ...]] = {}
+    found: dict[int, list[str]] = {}
     for thread in native.threads():
         try:
             masks[thread] = tuple(sorted(os.sched_getaffinity(thread)))
+            found[thread] = [
+                f"thread {thread} {words}" for inspect in inspectors for words in inspect(thread)
+            ]
         except ProcessLookupError:
             continue
     # Asked again, as the id of one that ended may be another thread's of the process by now.
     living = set(native.threads())
     return Verification(
-        tuple(native.cpus()), {thread: cpus for thread, cpus in masks.items() if thread in living}
+        tuple(native.cpus()),
+        {thread: cpus for thread, cpus in masks.items() if thread in living},
+        tuple(words for thread, many in found.items() if thread in living for words in many),
     )

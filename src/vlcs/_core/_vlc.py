@@ -8,7 +8,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 
-from vlcs._core import _awaiting, _library, _module, _placement, _plan, _request, _stats, _verification
+from vlcs._core import (
+    _awaiting,
+    _library,
+    _module,
+    _placement,
+    _plan,
+    _quality,
+    _request,
+    _stats,
+    _verification,
+)
 from vlcs._core._errors import ArgumentError, StateError
 from vlcs._core._gate import State
 from vlcs._core._instance import Instance
@@ -70,6 +80,18 @@ class VLC(Caller):
             storage (libgomp) find room in it however many contexts there are; a call costs some
             microseconds more then (docs/residence.md). None: when the process has too little room left.
         exclusive: No other context that asks for CPUs may overlap this one, in either order of creation.
+        nice: Nice value of the threads that the context owns (its libraries', and those behind `submit`),
+            from -20, which comes first, to 19. A thread that calls in, by `run` or `with`, keeps its own;
+            this goes for all options down to `cache_ways`, and docs/slices.md has the ways out.
+        scheduling: "batch" (SCHED_BATCH) for work that nobody waits for, "idle" (SCHED_IDLE) for work that
+            takes only what others leave.
+        weight: Part of the CPU time where several want the same CPUs: 1 to 10000, where 100 is what a control
+            group has without it.
+        quota: CPU time per time that it may take at most, in CPUs: 0.5 is half of one.
+        confine: Whether the kernel is to keep its threads on the slice's CPUs also when a library makes the
+            system call itself, by a control group's cpuset.
+        bandwidth: Per cent of the memory bandwidth (resctrl).
+        cache_ways: Ways of the last-level cache: how many (an int), or which part (a float) (resctrl).
         gpu: Reserved. It is reported as unavailable, and a warning says so.
         interpreter: False makes a context for `load_library` alone, without Python.
 
@@ -82,7 +104,7 @@ class VLC(Caller):
 
     Warns:
         OverlapWarning: Another open context was given some of these CPUs as well.
-        UnavailableWarning: Something was asked for that cannot be had here (`gpu`).
+        UnavailableWarning: Something was asked for that cannot be had here (`slice.report()` says the same).
     """
 
     def __init__(
@@ -102,6 +124,13 @@ class VLC(Caller):
         resident: bool | None = None,
         exclusive: bool = False,
         interpreter: bool = True,
+        nice: int | None = None,
+        scheduling: Literal["batch", "idle"] | None = None,
+        weight: int | None = None,
+        quota: float | None = None,
+        confine: bool = False,
+        bandwidth: int | None = None,
+        cache_ways: float | None = None,
         gpu: object = None,
     ) -> None:
         if hasattr(self, "_instance"):
@@ -123,7 +152,16 @@ class VLC(Caller):
         request = _request.read(
             cpus=cpus, cores=cores, fraction=fraction, node=node, near=near, exclusive=exclusive
         )
-        self._instance = Instance(plan, request, gpu=gpu, owner=self)
+        quality = _quality.read(
+            nice=nice,
+            scheduling=scheduling,
+            weight=weight,
+            quota=quota,
+            confine=confine,
+            bandwidth=bandwidth,
+            cache_ways=cache_ways,
+        )
+        self._instance = Instance(plan, request, quality, gpu=gpu, owner=self)
         self._gate = self._instance.gate
         if self._instance.bridge is not None:
             self._instance.bridge.connect(self)
@@ -303,14 +341,17 @@ class VLC(Caller):
         )
 
     def verify(self) -> Verification:
-        """Asks the kernel where the context's threads may run, its libraries' included.
+        """Asks the kernel of the context's threads, its libraries' included: where they may run, and how.
 
         What is `outside` of the slice was moved there by a library that makes system calls itself; or it is
-        just beginning and not pinned yet, right after a resize. Raises StateError when the context is closed.
+        just beginning and not pinned yet, right after a resize. `differences` has that in words, and whatever
+        else is not as it was granted: nice values, policies, control groups. Raises StateError when the
+        context is closed.
         """
-        self._instance.gate.check("verify()")
+        instance = self._instance
+        instance.gate.check("verify()")
         with REGISTRY.lock:  # against a resize() meanwhile
-            return _verification.verify(self._instance.native)
+            return _verification.verify(instance.native, instance.inspectors())
 
     def stats(self) -> Stats:
         """Figures of this moment: threads, CPU time, context switches, memory, libraries."""

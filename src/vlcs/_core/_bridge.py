@@ -7,6 +7,7 @@ knows only the class `Bridge`, so that a faster codec can take this one's place.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import pickle
@@ -98,15 +99,15 @@ class Bridge:
         # For the next call: where one is dropped, no GIL can be taken.
         self._dropped: deque[_Keeping] = deque()
         self._sys_path = tuple(sys.path) if inherits_path else None
-        self._perform("a set-up call", ("prepare", _sharing_source(), _cloudpickle_folder()))
+        self._perform("a set-up call", ("prepare", _sharing_sources(), _cloudpickle_folder()))
 
     def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Calls a function there. PicklingError: it, an argument or the result cannot cross.
 
         Shared, so that both sides see what either writes: NumPy arrays and views of them (not subclasses,
-        nor arrays of objects), C-contiguous memoryviews, contiguous CPU tensors of PyTorch that need no
-        gradient; inside of other values too. Everything else is copied: bytes, bytearray and array.array
-        as well, since these own their memory.
+        nor arrays of objects), C-contiguous memoryviews, CPU tensors of PyTorch; inside of other values too.
+        Columns of pandas are shared until either side writes. Everything else is copied: bytes, bytearray
+        and array.array as well, since these own their memory.
         """
         named = _importable_name(function)
         if named is not None:
@@ -410,8 +411,19 @@ def _short(value: Any) -> str:
 
 
 @lru_cache(maxsize=1)
-def _sharing_source() -> str:
-    return resources.files("vlcs._core").joinpath("_sharing.py").read_text("utf-8")
+def _sharing_sources() -> dict[str, str]:
+    """The text of `_sharing.py`, as "", and of each `_sharing_*.py`, by its package."""
+    names = {"": "_sharing.py"} | {name: f"_sharing_{name}.py" for name in _sharing.PACKAGES}
+    folder = resources.files("vlcs._core")
+    return {package: folder.joinpath(name).read_text("utf-8") for package, name in names.items()}
+
+
+def _load_rules(package: str) -> Any:
+    return importlib.import_module(f"vlcs._core._sharing_{package}")
+
+
+sys.modules.setdefault("_vlcs_sharing", _sharing)
+_sharing.load_rules = _load_rules
 
 
 @lru_cache(maxsize=1)

@@ -161,9 +161,20 @@ def kept(number: int) -> Any:
     return _kept[number]
 
 
-def _prepare(sharing: str, cloudpickle_folder: str | None) -> Answer:
-    """Takes over what the host lends: the rules of `_sharing.py`, and cloudpickle where there is none."""
-    _execute(sharing, _sharing)
+def _prepare(sharing: dict[str, str], cloudpickle_folder: str | None) -> Answer:
+    """Takes over what the host lends: the rules of `_sharing*.py`, and cloudpickle where there is none."""
+    _execute(sharing[""], _sharing)
+    sys.modules[_sharing.__name__] = _sharing
+    rules: dict[str, ModuleType] = {}
+
+    def load_rules(package: str) -> ModuleType:
+        if package not in rules:
+            module = ModuleType(f"{_sharing.__name__}_{package}")
+            _execute(sharing[package], module)
+            rules[package] = module  # once it is whole: threads may come here at once
+        return rules[package]
+
+    _sharing.load_rules = load_rules
     if cloudpickle_folder is not None:
         sys.meta_path.append(_LentPackage("cloudpickle", cloudpickle_folder))
     return _encode("value", None)
@@ -257,8 +268,8 @@ def _execute(source: str, module: Any) -> None:
     exec(compile(source, f"<vlcs {module.__name__}>", "exec"), vars(module))  # noqa: S102 - from our own package
 
 
-_sharing = ModuleType("_vlcs_sharing")  # filled by _prepare, the first operation
-_sharing.loads = lambda payload, buffers: pickle.loads(payload, buffers=buffers)  # type: ignore[attr-defined]  # noqa: S301 - from our own process
+_sharing: Any = ModuleType("_vlcs_sharing")  # filled by _prepare, the first operation
+_sharing.loads = lambda payload, buffers: pickle.loads(payload, buffers=buffers)  # noqa: S301 - from our own process
 
 
 class _Pickler(pickle.Pickler):

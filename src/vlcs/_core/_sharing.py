@@ -1,14 +1,15 @@
 """Rules of pickling for both sides of the bridge: what is shared that pickle would copy, and NumPy 1 to 2.
 
 NumPy arrays pickle out of band by themselves where they are contiguous and of a type that has a buffer
-format; the rules here share strided views, datetimes, memoryviews and PyTorch tensors too. The guest
-may be a Python that has no vlcs, so this file travels as text, as `_guest.py` does: it imports the
-standard library only, keeps to the syntax of Python 3.9, and its pickles name nothing of vlcs: the
-receiver rebuilds with what every Python has.
+format; the rules here share strided views, datetimes and memoryviews too, and those of other packages are
+in `_sharing_*.py`, read once the package is imported. The guest may be a Python that has no vlcs, so these
+files travel as text, as `_guest.py` does: they import the standard library only, and keep to the syntax of
+Python 3.9. On both sides this module is also known as `_vlcs_sharing`, the name that pickles call it by.
 """
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import importlib
 import io
@@ -21,13 +22,48 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, MutableMapping
 
 
+PACKAGES = {"pandas": "DataFrame", "torch": "Tensor"}
+"""Packages that have a `_sharing_*.py`, each with one of the types that it has rules for."""
+
+
+def load_rules(package: str) -> Any:
+    """The module `_sharing_*` of a package. Each side puts its own way of loading here."""
+    raise NotImplementedError(package)
+
+
 def extend(table: MutableMapping[Any, Callable[[Any], Any]]) -> None:
     """Adds the rules to a pickler's dispatch table; those of packages once they are imported."""
     table.setdefault(memoryview, _reduce_view)
-    for module, name, rule in (("numpy", "ndarray", _reduce_array), ("torch", "Tensor", _reduce_tensor)):
-        kind = getattr(sys.modules.get(module), name, None)  # none, too, while it is being imported
-        if kind is not None:
+    array_type = getattr(sys.modules.get("numpy"), "ndarray", None)  # none, too, while it is being imported
+    if array_type is not None:
+        table.setdefault(array_type, _reduce_array)
+    for package, name in PACKAGES.items():
+        module: Any = sys.modules.get(package)
+        kind = getattr(module, name, None)
+        if kind is None or kind in table or getattr(module.__spec__, "_initializing", False):
+            continue
+        for kind, rule in load_rules(package).rules().items():
             table.setdefault(kind, rule)
+
+
+def rebuilt(package: str, name: str, *args: Any) -> Any:
+    """What a rule gives: the value is made there by a function of the package's `_sharing_*.py`."""
+    return _REBUILD, (package, name, *args)
+
+
+def by_reduction(reduction: tuple[Any, ...]) -> Any:
+    """What is pickled as an object is that has this reduction: so a rule may hand that on to `rebuilt`."""
+    function, *rest = reduction
+    if function is copyreg.__newobj__:  # type: ignore[attr-defined]  # pickle has it for the object itself only
+        function = named("copyreg", "__newobj__")
+    stand_in = _Reduced(function)
+    stand_in.reduction = (function, *rest)
+    return stand_in
+
+
+def rebuild(package: str, name: str, *args: Any) -> Any:
+    """Makes a value that a rule has taken apart."""
+    return getattr(load_rules(package), name)(*args)
 
 
 def loads(payload: bytes, buffers: Iterable[Any]) -> Any:
@@ -91,10 +127,10 @@ class _Reduced:
     """A step of a rebuilding: pickled as the call that gives its value."""
 
     def __init__(self, function: Any, *args: Any) -> None:
-        self._call = (function, args)
+        self.reduction: tuple[Any, ...] = (function, args)
 
     def __reduce__(self) -> Any:
-        return self._call
+        return self.reduction
 
     def __call__(self) -> None:
         """Never: but pickle wants what it is to be called as a function to be callable."""
@@ -103,6 +139,9 @@ class _Reduced:
 def named(module: str, name: str) -> Any:
     """A function by its place; many C functions do not know theirs, and pickle would search all modules."""
     return _Reduced(getattr, _Reduced(importlib.import_module, module), name)
+
+
+_REBUILD = named("_vlcs_sharing", "rebuild")
 
 
 def _reduce_view(view: memoryview) -> Any:
@@ -131,21 +170,3 @@ def _reduce_array(array: Any) -> Any:
         memory.flags.writeable = False
     offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
     return type(array), (array.shape, array.dtype, pickle.PickleBuffer(memory), offset, array.strides)
-
-
-def _reduce_tensor(tensor: Any) -> Any:
-    shareable = (
-        tensor.device.type == "cpu"
-        and str(tensor.layout) == "torch.strided"
-        and tensor.is_contiguous()
-        and tensor.numel() > 0
-        and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg() or tensor.is_quantized)
-        and not tensor.__dict__
-    )
-    if not shareable:
-        return tensor.__reduce_ex__(5)
-    torch = sys.modules["torch"]
-    data = tensor.reshape(-1).view(torch.uint8).numpy()
-    rebuild = functools.partial(named("torch", "frombuffer"), dtype=tensor.dtype)
-    flat = _Reduced(rebuild, pickle.PickleBuffer(data))
-    return named("torch", "reshape"), (flat, tuple(tensor.shape))

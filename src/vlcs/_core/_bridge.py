@@ -23,7 +23,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from vlcs._core import _sharing
+from vlcs._core import _exceptions, _sharing
 from vlcs._core._errors import InternalError, PicklingError, RemoteError
 from vlcs._core._gate import describe
 
@@ -72,13 +72,23 @@ class _Keeping(weakref.ref[Kept]):
 class RemoteTraceback(Exception):  # noqa: N818 - named as that of concurrent.futures
     """The traceback of a context's code, as the cause of the exception that came home from there.
 
-    `text` is the traceback, `context` the name of the context.
+    `text` is the traceback, with all exceptions that led to this one, and `context` the name of the context.
     """
 
-    def __init__(self, text: str, context: str) -> None:
-        super().__init__(text, context)
-        self.text = text
+    def __init__(self, story: str | _exceptions.Story, context: str) -> None:
+        super().__init__(context)
+        self._story = story
         self.context = context
+
+    @property
+    def text(self) -> str:
+        """Made when it is first read: lines of source are those of then, as in any traceback."""
+        if not isinstance(self._story, str):
+            self._story = _exceptions.tell(self._story)
+        return self._story
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.text, self.context)
 
     def __str__(self) -> str:
         return f'in the context {self.context!r}\n"""\n{self.text}"""'
@@ -230,24 +240,24 @@ class Bridge:
             f"the context {self.name!r} gave an answer of unknown kind {kind!r}. Please report it."
         )
 
-    def _raise(
-        self, what: object, pickled: bytes | None, type_name: str, message: str, traceback: str
-    ) -> NoReturn:
+    def _raise(self, what: object, parts: _exceptions.Parts, story: _exceptions.Story) -> NoReturn:
         __tracebackhide__ = True
-        error: Any = None
-        if pickled is not None:
-            try:
-                error = _sharing.loads(pickled, ())
-            except Exception:  # noqa: BLE001 - rebuilding runs code of any class
-                error = None
-        if not isinstance(error, BaseException):
-            error = RemoteError(
+        cause = RemoteTraceback(story, self.name)
+        # Of two exceptions that one led to, a traceback shows the cause only.
+        cause.__context__ = sys.exc_info()[1]
+
+        def substitute(type_name: str, text: str) -> RemoteError:
+            return RemoteError(
                 f"{describe(what)} in the context {self.name!r} raised {type_name}, which cannot be rebuilt "
-                f"here: {message}",
+                f"here: {text}",
                 type_name,
-                traceback,
+                cause.text,
+                self.name,
+                text,
             )
-        elif isinstance(error, ModuleNotFoundError) and self._sys_path is not None:
+
+        error = _exceptions.rebuild(parts, _loads, substitute)
+        if isinstance(error, ModuleNotFoundError) and self._sys_path is not None:
             later = [entry for entry in sys.path if entry not in self._sys_path]
             if later:
                 error.add_note(
@@ -255,9 +265,8 @@ class Bridge:
                     f"got {later!r}. Make contexts after changing sys.path, or change it there too: "
                     "vlc.run(site.addsitedir, folder)."
                 )
-        error.__cause__ = RemoteTraceback(traceback, self.name)
         try:
-            raise error
+            raise error from cause
         finally:
             del error  # its traceback holds this frame: without the reference there is no cycle
 
@@ -269,6 +278,10 @@ def destination() -> Bridge | None:
     """The bridge that this thread pickles a request for right now."""
     found: Bridge | None = getattr(_thread, "destination", None)
     return found
+
+
+def _loads(pickled: bytes) -> Any:
+    return _sharing.loads(pickled, ())
 
 
 def _where(root: str | Kept) -> str | int:
@@ -294,7 +307,7 @@ def _cloud_pickler() -> Any:
     """The Pickler of cloudpickle, changed to keep the file names of code: tracebacks show source lines."""
     import cloudpickle  # noqa: PLC0415 - takes a while to import, and many programs never need it
 
-    rules = dict(cloudpickle.Pickler.dispatch_table)
+    rules = _exceptions.Rules(cloudpickle.Pickler.dispatch_table)
     reduce_code = rules[CodeType]
 
     def reduce_code_with_file(code: CodeType) -> tuple[Any, tuple[Any, ...]]:

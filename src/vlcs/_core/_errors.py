@@ -108,16 +108,26 @@ class RemoteError(VLCError):
     """A context's code raised an exception whose class cannot be rebuilt on this side.
 
     Others come home as themselves, with the remote traceback attached. `type_name` is the class's
-    full name there, `traceback` the text of its traceback.
+    full name there, `text` what `str` gave there, `traceback` the text of its traceback and `context` the
+    name of the context. Notes are notes here too.
     """
 
-    def __init__(self, message: str, type_name: str = "", traceback: str = "") -> None:
+    def __init__(
+        self, message: str, type_name: str = "", traceback: str = "", context: str = "", text: str = ""
+    ) -> None:
         super().__init__(message, subject=type_name)
         self.type_name = type_name
         self.traceback = traceback
+        self.context = context
+        self.text = text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.message, self.type_name, self.traceback)
+        details = self.message, self.type_name, self.traceback, self.context, self.text
+        return (
+            type(self),
+            details,
+            {"__notes__": notes} if (notes := getattr(self, "__notes__", None)) else None,
+        )
 
 
 class OverlapWarning(UserWarning):

@@ -104,6 +104,8 @@ class _Job:
                 _settle(future, work)
         finally:
             self._jobs.running.pop(future, None)
+            # An exception's traceback holds the frames that called its own: without the reference, no cycle.
+            del future
         del owner
 
 

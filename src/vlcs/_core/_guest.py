@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import _imp
 import atexit
-import collections
-import copyreg
 import functools
 import importlib
 import importlib.machinery
@@ -268,14 +266,16 @@ def _execute(source: str, module: Any) -> None:
     exec(compile(source, f"<vlcs {module.__name__}>", "exec"), vars(module))  # noqa: S102 - from our own package
 
 
+_exceptions: Any = ModuleType("_vlcs_exceptions")  # filled at the end of this file
 _sharing: Any = ModuleType("_vlcs_sharing")  # filled by _prepare, the first operation
+_sharing.extend = lambda _: None
 _sharing.loads = lambda payload, buffers: pickle.loads(payload, buffers=buffers)  # noqa: S301 - from our own process
 
 
 class _Pickler(pickle.Pickler):
-    """Plain pickle with the rules of `_sharing.py`."""
+    """Plain pickle with the rules of `_sharing.py`, and that of `_exceptions.py`."""
 
-    dispatch_table = collections.ChainMap[Any, Any]({}, copyreg.dispatch_table)  # noqa: RUF012 - grows
+    dispatch_table: Any
 
 
 def _dumps(pickler: Any, answer: Any) -> Answer:
@@ -338,33 +338,29 @@ def _encode_by_value(answer: Any) -> Answer:
 def _cloud_pickler() -> Any:
     import cloudpickle  # noqa: PLC0415 - the guest's own or lent by the host
 
-    rules = dict(cloudpickle.Pickler.dispatch_table)
+    rules = _exceptions.Rules(cloudpickle.Pickler.dispatch_table)
     rules.pop(memoryview, None)  # it copies; ours does not
     return type("CloudPickler", (cloudpickle.Pickler,), {"dispatch_table": rules})
 
 
 def _encode_error(error: BaseException) -> Answer:
-    """An exception, apart in a pickle of its own: the host can tell of it where it cannot rebuild it."""
-    text = "".join(traceback.format_exception(type(error), error, _own_frames_cut(error)))
-    pickled: bytes | None = None
+    """An exception, in parts of a pickle each: the host can tell of what it cannot rebuild."""
+    return _encode("error", *_exceptions.take_apart(error, _pickled))
+
+
+def _pickled(value: Any) -> bytes:
+    """A pickle with all in it, by value where it has no name to be found by."""
     try:
-        pickled = pickle.dumps(error, protocol=5)
+        return _in_band(_Pickler, value)
     except Exception:  # noqa: BLE001 - pickling runs code of any class
-        try:
-            import cloudpickle  # noqa: PLC0415
-
-            pickled = cloudpickle.dumps(error, protocol=5)
-        except Exception:  # noqa: BLE001, S110 - the host makes a RemoteError of the text
-            pass
-    return _encode("error", pickled, _name_of(type(error)), _describe(error), text)
+        return _in_band(_cloud_pickler(), value)
 
 
-def _own_frames_cut(error: BaseException) -> Any:
-    """The traceback from the first frame that is not this module's."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == serve.__code__.co_filename:
-        frames = frames.tb_next
-    return frames if frames is not None else error.__traceback__
+def _in_band(pickler: Any, value: Any) -> bytes:
+    _sharing.extend(pickler.dispatch_table)
+    file = io.BytesIO()
+    pickler(file, protocol=5).dump(value)
+    return file.getvalue()
 
 
 def _name_of(kind: type) -> str:
@@ -434,6 +430,8 @@ for _variable, _value in _settings["environ"].items():  # of programs started he
         os.environ.pop(_variable, None)
     else:
         os.environ[_variable] = _value
+_execute(_settings["exceptions"], _exceptions)
+_Pickler.dispatch_table = _exceptions.Rules()
 _streams: Any = ModuleType("_vlcs_streams")
 _execute(_settings["streams"], _streams)
 _streams.install()

@@ -214,6 +214,7 @@ class Instance:
                     "name": self.name,
                     "environ": _plan.for_children(plan.env),
                     "streams": _guest_source("_guest_streams.py"),
+                    "exceptions": _guest_source("_exceptions.py"),
                 }
             ),
             answer=_streams.answer,

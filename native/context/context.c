@@ -2,6 +2,7 @@
 
 #include "context/companion.h"
 #include "context/evict.h"
+#include "context/policy.h"
 #include "context/wrap.h"
 #include "loader/cache.h"
 #include "loader/error.h"
@@ -224,6 +225,7 @@ static void context_free(vlc_context *context) {
     vlci_child_view_free(context);
     vlci_heap_free(context);
     vlci_zones_give(&context->zones);
+    vlci_policy_free(context);
     for (struct vlci_leaving *leaving; (leaving = context->leaving);) {
         context->leaving = leaving->next;
         vlci_memory_give(leaving, sizeof *leaving);
@@ -293,13 +295,21 @@ static int context_make(vlc_context *context, const vlc_spec *spec, vlc_error *e
     context->share = vlci_list_copy(spec->share);
     context->pool_threads = spec->threads ? spec->threads : 1;
     context->heap.is_hosts = spec->heap == VLC_HEAP_HOST;
+    atomic_store(&context->heap.budget.limit, spec->memory_limit);
+    context->huge_pages = spec->huge_pages;
     vlci_random_make(&context->libc.random);
     vlci_time_make(&context->libc.time);
     vlci_getopt_make(&context->libc.getopt);
     if (!vlci_quality_make(&context->quality, spec) || !context->name || !context->share)
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, spec->name, "cannot create context '%s': out of memory",
                          spec->name ? spec->name : made);
-    int status = vlci_slice_check(context->name, spec->cpus, spec->cpu_count, &context->cpus, error);
+    struct vlci_policy *policy = NULL;
+    int status = vlci_memory_limit_check(context->name, spec->memory_limit, error);
+    if (!status) status = vlci_slice_check(context->name, spec->cpus, spec->cpu_count, &context->cpus, error);
+    if (!status)
+        status = vlci_policy_make(context->name, spec->memory, spec->nodes, spec->node_count, &context->cpus,
+                                  &policy, error);
+    vlci_policy_publish(context, policy);
     struct vlci_child_view *view = status ? NULL : vlci_child_view_make(&context->cpus);
     if (view)
         vlci_child_view_set(context, view);
@@ -340,6 +350,10 @@ int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error) {
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name,
                          "cannot create a context with heap %u; give VLC_HEAP_OWN or VLC_HEAP_HOST",
                          mine.heap);
+    if (mine.huge_pages > VLC_HUGE_PAGES_NEVER)
+        return vlci_fail(error, VLC_BAD_ARGUMENT, 0, mine.name,
+                         "cannot create a context with huge pages %u; give a vlc_huge_pages",
+                         mine.huge_pages);
     int status = vlci_quality_check(&mine, error);
     if (!status) status = vlci_context_start(error);
     if (status) return status;

@@ -19,6 +19,7 @@ struct vlci_companion;
 struct vlci_joinable;
 struct vlci_leaving;
 struct vlci_missing;
+struct vlci_policy;
 struct vlci_pool;
 struct vlci_slots;
 struct vlci_stack;
@@ -96,6 +97,8 @@ struct vlc_context {
     vlci_lock move_lock;                                      /* one at a time */
     struct vlci_child_view *_Atomic child_view, *child_views; /* what children are told; all that ever were */
     struct vlci_quality quality;
+    struct vlci_policy *_Atomic policy, *policies; /* of its memory: in force, or NULL; all that ever were */
+    uint32_t huge_pages;                           /* a vlc_huge_pages */
 
     /* what libc keeps per process */
     vlci_lock env_lock;
@@ -164,6 +167,9 @@ void vlci_quality_begin(const vlc_context *context, const vlc_context *maker);
 /* Lists that end with NULL, and their strings. NULL: out of memory. */
 char **vlci_list_copy(const char *const *list);
 void vlci_list_free(char **list);
+
+/* stats.c */
+int vlci_memory_limit_check(const char *name, uint64_t bytes, vlc_error *error);
 
 /* pool.c */
 int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error); /* queued tasks run first */

@@ -36,6 +36,35 @@ int vlci_os_scheduling_set(pid_t tid, int policy);
 /* This thread joins the control group whose file of thread ids that is. 0 or -errno. */
 int vlci_os_group_join(const char *file);
 
+/* Sets of NUMA nodes: the kernel has at most as many of them (CONFIG_NODES_SHIFT) as a cpu_set_t holds. */
+#define VLCI_NODES CPU_SETSIZE /* VLC_NODES */
+typedef cpu_set_t vlci_nodes;
+
+/* A policy as the kernel has it (set_mempolicy(2)); zeroed: none. */
+struct vlci_os_policy {
+    int mode;
+    vlci_nodes nodes;
+};
+enum vlci_os_mode {
+    VLCI_OS_DEFAULT = 0,
+    VLCI_OS_PREFERRED = 1, /* the first of the nodes */
+    VLCI_OS_BIND = 2,
+    VLCI_OS_INTERLEAVE = 3,
+    VLCI_OS_LOCAL = 4,
+    VLCI_OS_PREFERRED_MANY = 5 /* Linux 5.15 */
+};
+
+/* Of this thread; of a range, for pages that are touched from now on. 0 or -errno. */
+int vlci_os_policy_get(struct vlci_os_policy *policy);
+int vlci_os_policy_set(const struct vlci_os_policy *policy);
+int vlci_os_policy_bind(void *base, size_t length, const struct vlci_os_policy *policy);
+
+/* The nodes whose memory this thread may use. 0 or -errno. */
+int vlci_os_nodes_allowed(vlci_nodes *nodes);
+
+/* The nodes of these CPUs; all that have CPUs where the kernel does not tell. */
+void vlci_os_nodes_of(const cpu_set_t *cpus, vlci_nodes *nodes);
+
 /* Nanoseconds of CPU time and context switches of a thread of this process; false when it is gone. */
 bool vlci_os_thread_usage(pid_t tid, uint64_t *cpu_time, uint64_t *voluntary, uint64_t *involuntary);
 

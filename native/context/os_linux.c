@@ -1,5 +1,6 @@
 #include "context/os.h"
 
+#include "context/cpu_list.h"
 #include "loader/arch.h"
 #include "loader/lock.h"
 
@@ -82,6 +83,35 @@ int vlci_os_group_join(const char *file) {
     return failed;
 }
 
+/* Of the nodes in a mask; the kernel counts one more than it reads. */
+#define MASK_BITS ((unsigned long)VLCI_NODES + 1)
+
+int vlci_os_policy_get(struct vlci_os_policy *policy) {
+    CPU_ZERO(&policy->nodes);
+    return syscall(SYS_get_mempolicy, &policy->mode, &policy->nodes, MASK_BITS, NULL, 0) ? -errno : 0;
+}
+
+/* Modes that take no nodes are refused with some. */
+static const vlci_nodes *mask_of(const struct vlci_os_policy *policy) {
+    return CPU_COUNT(&policy->nodes) ? &policy->nodes : NULL;
+}
+
+int vlci_os_policy_set(const struct vlci_os_policy *policy) {
+    const vlci_nodes *mask = mask_of(policy);
+    return syscall(SYS_set_mempolicy, policy->mode, mask, mask ? MASK_BITS : 0) ? -errno : 0;
+}
+
+int vlci_os_policy_bind(void *base, size_t length, const struct vlci_os_policy *policy) {
+    const vlci_nodes *mask = mask_of(policy);
+    return syscall(SYS_mbind, base, length, policy->mode, mask, mask ? MASK_BITS : 0, 0) ? -errno : 0;
+}
+
+int vlci_os_nodes_allowed(vlci_nodes *nodes) {
+    enum { MEMS_ALLOWED = 4 }; /* MPOL_F_MEMS_ALLOWED */
+    CPU_ZERO(nodes);
+    return syscall(SYS_get_mempolicy, NULL, nodes, MASK_BITS, NULL, MEMS_ALLOWED) ? -errno : 0;
+}
+
 static ssize_t read_file(const char *path, char *buffer, size_t capacity) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -1;
@@ -112,6 +142,26 @@ ssize_t vlci_os_online_cpus(char *list, size_t capacity) {
     if (fd >= 0) close(fd);
     list[length > 0 ? length : 0] = 0;
     return length;
+}
+
+void vlci_os_nodes_of(const cpu_set_t *cpus, vlci_nodes *nodes) {
+    char path[64], list[VLCI_CPU_LIST_SIZE];
+    vlci_nodes online;
+    CPU_ZERO(nodes);
+    if (read_file("/sys/devices/system/node/has_cpu", list, sizeof list) < 0 ||
+        !vlci_cpu_list_parse(list, &online)) {
+        CPU_ZERO(&online);
+        CPU_SET(0, &online); /* a kernel without NUMA */
+    }
+    for (int node = 0; node < VLCI_NODES; node++) {
+        if (!CPU_ISSET(node, &online)) continue;
+        cpu_set_t there, both;
+        snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
+        if (read_file(path, list, sizeof list) < 0 || !vlci_cpu_list_parse(list, &there)) continue;
+        CPU_AND(&both, &there, cpus);
+        if (CPU_COUNT(&both)) CPU_SET(node, nodes);
+    }
+    if (!CPU_COUNT(nodes)) *nodes = online;
 }
 
 int vlci_os_execveat(int folder, const char *path, char *const arguments[], char *const environment[],

@@ -1,12 +1,14 @@
 /* The CPUs of a context. */
 #include "context/context.h"
 #include "context/cpu_list.h"
+#include "context/policy.h"
 #include "loader/error.h"
 #include "loader/thread.h"
 #include "overrides/child.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -132,23 +134,29 @@ int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_err
     cpu_set_t set;
     int status = vlci_context_check_open(context, error);
     if (!status) status = vlci_slice_check(context->name, cpus, count, &set, error);
+    struct vlci_policy *policy = NULL;
+    if (!status) status = vlci_policy_on(context, &set, &policy, error);
     if (status) return status;
     struct vlci_child_view *view = vlci_child_view_make(&set);
-    if (!view)
+    if (!view) {
+        free(policy);
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
                          "cannot resize context '%s': out of memory", context->name);
+    }
     sigset_t signals;
     vlci_os_signals_block(&signals); /* a handler may fork, which takes this lock */
     vlci_lock_take(&context->move_lock);
     vlci_lock_take(&context->slice_lock);
     context->cpus = set;
     vlci_child_view_set(context, view);
+    bool replaced = vlci_policy_replace(context, policy);
     atomic_fetch_add(&context->moves, 1);
     vlci_lock_drop(&context->slice_lock);
     vlci_thread_each(NULL, move, context);
     atomic_store(&context->moved, atomic_load(&context->moves));
     vlci_lock_drop(&context->move_lock);
     vlci_os_signals_restore(&signals);
+    if (replaced) vlci_policy_spread(context);
     return VLC_OK;
 }
 

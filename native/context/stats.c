@@ -54,6 +54,10 @@ int vlc_get_stats(vlc_context *context, vlc_stats *stats, vlc_error *error) {
     now.visitors = (uint32_t)atomic_load(&context->visits);
     now.heap_bytes = atomic_load(&context->heap.heap_bytes);
     now.mapped_bytes = atomic_load(&context->heap.mapped_bytes);
+    now.heap_used = vlci_heap_used(context);
+    now.memory_bytes = atomic_load(&context->heap.budget.used);
+    now.memory_peak = atomic_load(&context->heap.budget.peak);
+    now.memory_limit = atomic_load(&context->heap.budget.limit);
     now.lookups = context->lookups;
     now.cached = context->cached;
     now.keys = vlci_key_count(context);
@@ -71,6 +75,22 @@ int vlc_get_stats(vlc_context *context, vlc_stats *stats, vlc_error *error) {
     memcpy(stats, &now, size < sizeof now ? size : sizeof now);
     stats->size = size;
     return VLC_OK;
+}
+
+int vlci_memory_limit_check(const char *name, uint64_t bytes, vlc_error *error) {
+    if (!bytes || bytes >= VLC_MEMORY_LIMIT_LEAST) return VLC_OK;
+    return vlci_fail(
+        error, VLC_BAD_ARGUMENT, 0, name,
+        "cannot limit the memory of context '%s' to %llu bytes: without any library it takes up to "
+        "%lu; a Python needs 16 MB to start",
+        name ? name : "", (unsigned long long)bytes, VLC_MEMORY_LIMIT_LEAST);
+}
+
+int vlc_set_memory_limit(vlc_context *context, uint64_t bytes, vlc_error *error) {
+    int status = vlci_context_check_open(context, error);
+    if (!status) status = vlci_memory_limit_check(context->name, bytes, error);
+    if (!status) atomic_store(&context->heap.budget.limit, bytes);
+    return status;
 }
 
 int vlc_get_limits(vlc_limits *limits, vlc_error *error) {

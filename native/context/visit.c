@@ -1,6 +1,7 @@
 /* Entering and leaving a context: what a thread takes on and gets back. */
 #include "context/companion.h"
 #include "context/context.h"
+#include "context/policy.h"
 #include "loader/error.h"
 #include "loader/memory.h"
 #include "loader/thread.h"
@@ -48,6 +49,7 @@ int vlci_visit_enter(vlc_context *context, vlc_error *error) {
     visit->has_stack = visit->is_wrapped = false;
     visit->moved = visit->outer->context ? atomic_load(&visit->outer->context->moved) : 0;
     visit->has_cpus = !vlci_os_affinity_get(0, &visit->cpus);
+    vlci_policy_enter(context, visit);
     vlci_arch_float_save(&visit->float_state);
     visit->locale = uselocale(context->locale);
     thread->visit = visit;
@@ -65,6 +67,9 @@ void vlci_visit_leave(vlc_context *context) {
     vlci_arch_float_restore(&visit->float_state);
     if (visit->has_stack) sigaltstack(&visit->stack, NULL);
     vlci_slice_leave(thread, visit);
+    vlci_policy_leave(visit);
+    if (thread->visit->context)
+        vlci_policy_follow(thread->visit->context); /* it may have changed meanwhile */
     visit_give(thread, visit);
     errno = saved;
 }

@@ -89,6 +89,27 @@ typedef enum vlc_scheduling {
     VLC_SCHEDULING_IDLE = 2       /* SCHED_IDLE: what others leave */
 } vlc_scheduling;
 
+/* Most NUMA nodes that Linux can number (CONFIG_NODES_SHIFT). */
+#define VLC_NODES 1024
+
+/* On which NUMA nodes a context's memory lies: its heap and the anonymous mappings of its libraries, whoever touches
+ * them first, and what its threads and visitors have the kernel allocate besides (their stacks, data of libraries).
+ * As in set_mempolicy(2). Pages that are shared with the host (text of libraries) are where they are. */
+typedef enum vlc_memory {
+    VLC_MEMORY_DEFAULT = 0,   /* none of its own: that of each thread, so usually where it runs */
+    VLC_MEMORY_BIND = 1,      /* on these nodes and no others */
+    VLC_MEMORY_PREFERRED = 2, /* on these while they have free memory (before Linux 5.15 the first of them) */
+    VLC_MEMORY_INTERLEAVE = 3, /* page by page on each of them in turn */
+    VLC_MEMORY_LOCAL = 4 /* where the thread runs that touches it, whatever policy that thread has outside */
+} vlc_memory;
+
+/* Transparent huge pages for the context's heap and anonymous mappings: madvise(2). */
+typedef enum vlc_huge_pages {
+    VLC_HUGE_PAGES_DEFAULT = 0, /* as the system does */
+    VLC_HUGE_PAGES_ALWAYS = 1,  /* MADV_HUGEPAGE; blocks of 2 MB and more are aligned to that */
+    VLC_HUGE_PAGES_NEVER = 2    /* MADV_NOHUGEPAGE, and its libraries' MADV_HUGEPAGE is answered by EINVAL */
+} vlc_huge_pages;
+
 /* What vlc_create is asked for. Zero means the default for every member. */
 typedef struct vlc_spec {
     uint32_t size;        /* sizeof(vlc_spec): VLC_SPEC_INIT */
@@ -108,11 +129,32 @@ typedef struct vlc_spec {
      * NULL. The groups are the caller's. A thread that one of these makes for another context joins the group
      * above instead. What the kernel refuses leaves the thread where it was. */
     const char *const *groups;
+    uint32_t memory;       /* a vlc_memory */
+    uint32_t huge_pages;   /* a vlc_huge_pages */
+    const uint32_t *nodes; /* of `memory`; NULL: those of the slice's CPUs, also after vlc_resize */
+    size_t node_count;
+    uint64_t memory_limit; /* bytes, as vlc_set_memory_limit; 0: none */
 } vlc_spec;
 
 #define VLC_SPEC_INIT                                                                                        \
-    { sizeof(vlc_spec),         0, NULL, NULL, 0, NULL, NULL, VLC_RESIDENT_NEVER, VLC_HEAP_OWN,              \
-      VLC_SCHEDULING_INHERITED, 0, 0,    NULL }
+    { sizeof(vlc_spec),                                                                                      \
+      0,                                                                                                     \
+      NULL,                                                                                                  \
+      NULL,                                                                                                  \
+      0,                                                                                                     \
+      NULL,                                                                                                  \
+      NULL,                                                                                                  \
+      VLC_RESIDENT_NEVER,                                                                                    \
+      VLC_HEAP_OWN,                                                                                          \
+      VLC_SCHEDULING_INHERITED,                                                                              \
+      0,                                                                                                     \
+      0,                                                                                                     \
+      NULL,                                                                                                  \
+      VLC_MEMORY_DEFAULT,                                                                                    \
+      VLC_HUGE_PAGES_DEFAULT,                                                                                \
+      NULL,                                                                                                  \
+      0,                                                                                                     \
+      0 }
 
 /* Figures of a context at one moment. Times in nanoseconds, memory in bytes. */
 typedef struct vlc_stats {
@@ -132,9 +174,13 @@ typedef struct vlc_stats {
     uint32_t keys;            /* pthread keys in use */
     uint32_t resident;        /* 1: the context is (vlc_residence) */
     uint64_t static_tls_left; /* initial-exec slots that it can still take */
+    uint64_t heap_used;       /* in blocks that malloc gave and nobody has freed */
+    uint64_t memory_bytes;    /* what counts for the limit (vlc_set_memory_limit) */
+    uint64_t memory_peak;     /* the most that it ever was */
+    uint64_t memory_limit;    /* 0: none */
 } vlc_stats;
 
-#define VLC_STATS_INIT { sizeof(vlc_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define VLC_STATS_INIT { sizeof(vlc_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Figures of the whole process. */
 typedef struct vlc_limits {
@@ -254,6 +300,31 @@ VLC_API int vlc_wait(vlc_task *task, void **result, vlc_error *error);
  * changes. Threads that are visiting move too, and those that are in another context when
  * they come back. A library that sized its pool before keeps its number of threads. Fails as vlc_create does. */
 VLC_API int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t cpu_count, vlc_error *error);
+
+/* Gives the context another policy of memory, or none (VLC_MEMORY_DEFAULT): for what is touched from now on, pages
+ * that were touched stay (vlc_migrate_memory). Ranges change at once, visitors when they next enter, its own threads
+ * when they next take memory from the system or begin a task. `nodes` NULL: those of the slice's CPUs, also after
+ * vlc_resize. Fails: VLC_BAD_ARGUMENT (a node without memory, or that the process may not use; VLC_MEMORY_LOCAL
+ * with nodes), VLC_SYSTEM (the kernel has no NUMA, or a seccomp filter forbids the calls, as Docker's does). */
+VLC_API int vlc_set_memory(vlc_context *context, uint32_t memory, const uint32_t *nodes, size_t node_count,
+                           vlc_error *error);
+
+/* The policy in force; writes up to `capacity` of its nodes in ascending order, and how many there are to *count,
+ * which may be NULL. */
+VLC_API uint32_t vlc_memory_policy(vlc_context *context, uint32_t *nodes, size_t capacity, size_t *count);
+
+/* The NUMA nodes whose memory this process may use: writes up to `capacity` in ascending order, and how many there
+ * are to *count. Fails: VLC_SYSTEM, as vlc_set_memory. */
+VLC_API int vlc_allowed_nodes(uint32_t *nodes, size_t capacity, size_t *count, vlc_error *error);
+
+/* Limits what the context's heap and the anonymous memory that its libraries map take together, in bytes of address
+ * space that was ever made accessible and not given back; 0: no limit. Beyond it malloc and mmap fail with
+ * ENOMEM, there alone, and it goes on when some is freed or the limit is raised. Less than what is taken now: no
+ * more until it has fallen below. Files, stacks, and images of libraries do not count. With VLC_HEAP_HOST
+ * only mappings count. Raw system calls escape. Fails: VLC_BAD_ARGUMENT (below VLC_MEMORY_LIMIT_LEAST, which a
+ * context takes before it has loaded anything), VLC_MISUSE (closed). */
+#define VLC_MEMORY_LIMIT_LEAST (1ul << 20)
+VLC_API int vlc_set_memory_limit(vlc_context *context, uint64_t bytes, vlc_error *error);
 
 /* The slice: writes up to `capacity` CPU numbers in ascending order; returns how many there are. */
 VLC_API size_t vlc_cpus(vlc_context *context, uint32_t *cpus, size_t capacity);

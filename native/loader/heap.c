@@ -1,6 +1,7 @@
 #include "loader/heap.h"
 
 #include "context/context.h"
+#include "context/policy.h"
 #include "loader/host.h"
 #include "loader/memory.h"
 
@@ -49,16 +50,57 @@ static void partial_remove(struct vlci_slab *slab) {
     slab->link = NULL;
 }
 
+/* ---- the limit ----------------------------------------------------------------------------------------- */
+
+static void spares_drop(vlc_context *context);
+
+/* By comparison and not by adding first: a large request that is refused fails no small one meanwhile. */
+static bool budget_take(struct vlci_budget *budget, size_t bytes) {
+    size_t used = atomic_load(&budget->used), limit;
+    do {
+        limit = atomic_load(&budget->limit);
+        if (bytes && limit && (bytes > limit || used > limit - bytes)) return false;
+    } while (!atomic_compare_exchange_weak(&budget->used, &used, used + bytes));
+    size_t peak = atomic_load(&budget->peak);
+    while (peak < used + bytes && !atomic_compare_exchange_weak(&budget->peak, &peak, used + bytes)) {
+    }
+    return true;
+}
+
+/* False, with ENOMEM: the limit is in the way, even without the blocks that wait to be used again. */
+static bool charge(vlc_context *context, size_t bytes) {
+    if (budget_take(&context->heap.budget, bytes)) return true;
+    spares_drop(context);
+    if (budget_take(&context->heap.budget, bytes)) return true;
+    errno = ENOMEM;
+    return false;
+}
+
+static void discharge(vlc_context *context, size_t bytes) {
+    atomic_fetch_sub(&context->heap.budget.used, bytes);
+}
+
+/* ---- small blocks -------------------------------------------------------------------------------------- */
+
+static bool slab_map(struct vlci_slab *slab) {
+    vlc_context *context = slab->region.context;
+    if (!charge(context, VLCI_GRANULE)) return false;
+    if (vlci_range_take(&context->zones, &slab->region, VLCI_GRANULE)) {
+        if (!mprotect(slab->region.base, VLCI_GRANULE, PROT_READ | PROT_WRITE)) {
+            vlci_policy_apply(context, slab->region.base, VLCI_GRANULE);
+            return true;
+        }
+        vlci_range_give(&context->zones, &slab->region);
+    }
+    discharge(context, VLCI_GRANULE);
+    return false;
+}
+
 static struct vlci_slab *slab_make(vlc_context *context, unsigned size_class) {
     struct vlci_slab *slab = vlci_memory_take(sizeof *slab);
     if (!slab) return NULL;
     slab->region = (struct vlci_region){ VLCI_REGION_SLAB, context, NULL, VLCI_GRANULE };
-    if (!vlci_range_take(&context->zones, &slab->region, VLCI_GRANULE)) {
-        vlci_memory_give(slab, sizeof *slab);
-        return NULL;
-    }
-    if (mprotect(slab->region.base, VLCI_GRANULE, PROT_READ | PROT_WRITE)) {
-        vlci_range_give(&context->zones, &slab->region);
+    if (!slab_map(slab)) {
         vlci_memory_give(slab, sizeof *slab);
         return NULL;
     }
@@ -74,7 +116,15 @@ static void slab_free(struct vlci_slab *slab) {
     vlc_context *context = slab->region.context;
     vlci_range_give(&context->zones, &slab->region);
     atomic_fetch_sub(&context->heap.heap_bytes, VLCI_GRANULE);
+    discharge(context, VLCI_GRANULE);
     vlci_memory_give(slab, sizeof *slab);
+}
+
+/* One thread writes at a time, and vlci_heap_used reads. */
+static uint32_t used_add(struct vlci_slab *slab, int change) {
+    uint32_t used = atomic_load_explicit(&slab->used, memory_order_relaxed) + (uint32_t)change;
+    atomic_store_explicit(&slab->used, used, memory_order_relaxed);
+    return used;
 }
 
 static void *small_take(vlc_context *context, unsigned size_class) {
@@ -93,7 +143,7 @@ static void *small_take(vlc_context *context, unsigned size_class) {
         slab->fresh += class_sizes[size_class];
         mark(block);
     }
-    if (++slab->used == slab->capacity) partial_remove(slab);
+    if (used_add(slab, 1) == slab->capacity) partial_remove(slab);
     return block;
 }
 
@@ -104,10 +154,10 @@ static void small_give(struct vlci_slab *slab, void *block) {
     vlci_lock_take(&heap->classes[size_class].lock);
     *(void **)block = slab->freed;
     slab->freed = block;
-    slab->used--;
+    uint32_t used = used_add(slab, -1);
     if (!slab->link) {
         partial_add(&heap->classes[size_class].partial, slab);
-    } else if (slab->used == 0 && heap->classes[size_class].partial->next) { /* keep one for the next */
+    } else if (used == 0 && heap->classes[size_class].partial->next) { /* keep one for the next */
         partial_remove(slab);
         empty = slab;
     }
@@ -125,37 +175,64 @@ static bool kernel_maps(size_t length, int protection, int flags, int fd, off_t 
     return true;
 }
 
-/* A range with its own record, mapped by `map` arguments. */
+/* How mmap is asked. */
+struct how {
+    int protection, flags, fd;
+    off_t offset;
+};
+static const struct how plain = { PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0 };
+
+#define HUGE_PAGE (2ul << 20) /* x86-64 */
+
+static bool region_map(struct vlci_block_region *made, size_t align, const struct how *how) {
+    vlc_context *context = made->region.context;
+    char **base = &made->region.base;
+    size_t length = made->region.length;
+    if (length >= PROBE && !kernel_maps(length, how->protection, how->flags, how->fd, how->offset))
+        return false;
+    if (context->huge_pages == VLC_HUGE_PAGES_ALWAYS && length >= HUGE_PAGE && align < HUGE_PAGE)
+        align = HUGE_PAGE;
+    if (!vlci_range_take(&context->zones, &made->region, align)) {
+        errno = ENOMEM;
+        return false;
+    }
+    if (mmap(*base, length, how->protection, how->flags | MAP_FIXED, how->fd, how->offset) == MAP_FAILED) {
+        int failure = errno;
+        vlci_range_give(&context->zones, &made->region);
+        errno = failure;
+        return false;
+    }
+    if (!made->is_file) vlci_policy_apply(context, *base, length);
+    return true;
+}
+
+/* A range with its own record. `charged` bytes of it count, of which `credit` are counted already. */
 static struct vlci_block_region *region_make(vlc_context *context, int kind, size_t length, size_t align,
-                                             int protection, int flags, int fd, off_t offset) {
-    if (length >= PROBE && !kernel_maps(length, protection, flags, fd, offset)) return NULL;
+                                             const struct how *how, size_t charged, size_t credit) {
     struct vlci_block_region *made = vlci_memory_take(sizeof *made);
     if (!made) return NULL;
     made->region = (struct vlci_region){ kind, context, NULL, length };
     made->zeroed = true;
-    if (!vlci_range_take(&context->zones, &made->region, align)) {
-        vlci_memory_give(made, sizeof *made);
-        errno = ENOMEM;
-        return NULL;
+    made->is_file = !(how->flags & MAP_ANONYMOUS);
+    made->charged = charged;
+    bool paid = charge(context, charged - credit);
+    if (paid && region_map(made, align, how)) {
+        atomic_fetch_add(kind == VLCI_REGION_BLOCK ? &context->heap.heap_bytes : &context->heap.mapped_bytes,
+                         length);
+        return made;
     }
-    if (mmap(made->region.base, length, protection, flags | MAP_FIXED, fd, offset) == MAP_FAILED) {
-        int failure = errno;
-        vlci_range_give(&context->zones, &made->region);
-        vlci_memory_give(made, sizeof *made);
-        errno = failure;
-        return NULL;
-    }
-    atomic_fetch_add(kind == VLCI_REGION_BLOCK ? &context->heap.heap_bytes : &context->heap.mapped_bytes,
-                     length);
-    return made;
+    if (paid) discharge(context, charged - credit);
+    vlci_memory_give(made, sizeof *made);
+    return NULL;
 }
 
-static size_t gone_size(const struct vlci_block_region *mapping) {
+static size_t bits_size(const struct vlci_block_region *mapping) {
     return (mapping->region.length / VLCI_PAGE + 63) / 64 * sizeof *mapping->gone;
 }
 
 static void record_give(struct vlci_block_region *record) {
-    if (record->gone) vlci_memory_give(record->gone, gone_size(record));
+    if (record->gone) vlci_memory_give(record->gone, bits_size(record));
+    if (record->counted) vlci_memory_give(record->counted, bits_size(record));
     vlci_memory_give(record, sizeof *record);
 }
 
@@ -165,6 +242,7 @@ static void region_free(struct vlci_block_region *made) {
                                                             : &context->heap.mapped_bytes,
                      made->region.length);
     vlci_range_give(&context->zones, &made->region);
+    discharge(context, made->charged);
     record_give(made);
 }
 
@@ -194,6 +272,18 @@ static bool spare_put(struct vlci_heap *heap, struct vlci_block_region *block) {
     return false;
 }
 
+static void spares_drop(vlc_context *context) {
+    struct vlci_heap *heap = &context->heap;
+    for (int i = 0; i < VLCI_HEAP_SPARES; i++) {
+        vlci_lock_take(&heap->spares_lock);
+        struct vlci_block_region *spare = heap->spares[i];
+        heap->spares[i] = NULL;
+        if (spare) heap->spare_bytes -= spare->region.length;
+        vlci_lock_drop(&heap->spares_lock);
+        if (spare) region_free(spare);
+    }
+}
+
 static void *large_take(vlc_context *context, size_t size, size_t align, bool zero) {
     if (size > HUGE) {
         errno = ENOMEM;
@@ -204,8 +294,8 @@ static void *large_take(vlc_context *context, size_t size, size_t align, bool ze
         VLCI_GRANULE_UP(start + size); /* whole granules: neighbours merge into one kernel mapping */
     struct vlci_block_region *block = align <= VLCI_GRANULE ? spare_take(&context->heap, length) : NULL;
     if (!block)
-        block = region_make(context, VLCI_REGION_BLOCK, length, align > VLCI_PAGE ? align : VLCI_PAGE,
-                            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        block = region_make(context, VLCI_REGION_BLOCK, length, align > VLCI_PAGE ? align : VLCI_PAGE, &plain,
+                            length, 0);
     if (!block) {
         errno = ENOMEM;
         return NULL;
@@ -270,19 +360,37 @@ size_t vlci_heap_usable(void *block) {
                : region->length - (size_t)((char *)block - region->base);
 }
 
-/* Moves the pages of a large block into a larger range, whose base it gives; the old one is left mapped. NULL: not
- * possible. */
+static void add_used(struct vlci_region *region, void *total) {
+    if (region->kind == VLCI_REGION_BLOCK) *(size_t *)total += region->length;
+    if (region->kind != VLCI_REGION_SLAB) return;
+    const struct vlci_slab *slab = (const struct vlci_slab *)region;
+    *(size_t *)total +=
+        (size_t)atomic_load_explicit(&slab->used, memory_order_relaxed) * class_sizes[slab->size_class];
+}
+
+size_t vlci_heap_used(vlc_context *context) {
+    size_t total = 0;
+    for (char *at = NULL; vlci_zones_step(&context->zones, &at, add_used, &total);) {
+    }
+    VLCI_HOLD(&context->heap.spares_lock);
+    return total > context->heap.spare_bytes ? total - context->heap.spare_bytes : 0;
+}
+
+/* Moves the pages of a large block into a larger range, whose base it gives; the old one is left mapped, and counts no
+ * more. NULL: not possible. */
 static void *pages_move(vlc_context *context, struct vlci_block_region *old, size_t length) {
 #ifdef MREMAP_DONTUNMAP
-    struct vlci_block_region *grown = region_make(context, VLCI_REGION_BLOCK, length, VLCI_PAGE,
-                                                  PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct vlci_block_region *grown =
+        region_make(context, VLCI_REGION_BLOCK, length, VLCI_PAGE, &plain, length, old->charged);
     if (!grown) return NULL;
     /* without DONTUNMAP (Linux 5.7) the old range would be free for a moment, for anybody's mmap to take */
     if (mremap(old->region.base, old->region.length, old->region.length,
                MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, grown->region.base) != MAP_FAILED) {
         grown->zeroed = false;
+        old->charged = 0;
         return grown->region.base;
     }
+    grown->charged -= old->charged;
     region_free(grown);
 #else
     (void)context;
@@ -315,6 +423,9 @@ void *vlci_heap_resize(vlc_context *context, void *block, size_t size) {
         size_t start = (size_t)((char *)block - region->base);
         size_t room = start + size + size / 8; /* grown once, it will grow again */
         char *base = pages_move(region->context, (struct vlci_block_region *)region, VLCI_GRANULE_UP(room));
+        if (!base) /* without what it may grow by, where that is beyond the limit */
+            base = pages_move(region->context, (struct vlci_block_region *)region,
+                              VLCI_GRANULE_UP(start + size));
         if (base) {
             moved = base + start;
             region_free((struct vlci_block_region *)region);
@@ -332,37 +443,137 @@ void *vlci_heap_resize(vlc_context *context, void *block, size_t size) {
 #endif
 #define NOT_OURS (MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_GROWSDOWN | MAP_HUGETLB)
 
+#define BIT(page) (1ull << ((page) % 64))
+
+struct part {
+    size_t first, count; /* pages */
+};
+static struct part part_of(const struct vlci_block_region *mapping, const void *address, size_t length) {
+    return (struct part){ (size_t)((const char *)address - mapping->region.base) / VLCI_PAGE,
+                          VLCI_PAGE_UP(length) / VLCI_PAGE };
+}
+
+/* How many bytes of a part count, or do not. Its mapping's bits are there when some of it do and some do not. */
+static size_t part_bytes(const struct vlci_block_region *mapping, struct part part, bool counted) {
+    size_t pages = 0;
+    if (!mapping->counted) return (mapping->charged > 0) == counted ? part.count * VLCI_PAGE : 0;
+    for (size_t i = part.first; i < part.first + part.count; i++)
+        pages += !(mapping->counted[i / 64] & BIT(i)) != counted;
+    return pages * VLCI_PAGE;
+}
+
+/* False: no memory for the bits, and nothing has changed. */
+static bool part_mark(struct vlci_block_region *mapping, struct part part, bool counts) {
+    bool whole = part.count * VLCI_PAGE == mapping->region.length;
+    if (!mapping->counted && !whole) {
+        if (!(mapping->counted = vlci_memory_take(bits_size(mapping)))) return false;
+        if (mapping->charged) memset(mapping->counted, 0xff, bits_size(mapping));
+    }
+    size_t bytes = part_bytes(mapping, part, !counts);
+    mapping->charged = counts ? mapping->charged + bytes : mapping->charged - bytes;
+    for (size_t i = part.first; mapping->counted && i < part.first + part.count; i++)
+        mapping->counted[i / 64] =
+            counts ? mapping->counted[i / 64] | BIT(i) : mapping->counted[i / 64] & ~BIT(i);
+    return true;
+}
+
+/* Whether it counts from now on. False: the limit is in the way, or memory has run out. */
+static bool part_counts(struct vlci_block_region *mapping, struct part part, bool counts) {
+    vlc_context *context = mapping->region.context;
+    VLCI_HOLD(&context->heap.parts_lock);
+    size_t bytes = part_bytes(mapping, part, !counts);
+    if (!bytes) return true;
+    if (counts && !charge(context, bytes)) return false;
+    bool done = part_mark(mapping, part, counts);
+    if (done != counts) discharge(context, bytes);
+    return done;
+}
+
+/* The region that [address, address + length) lies in whole, if it is a mapping of a context; else NULL. */
+static struct vlci_block_region *mapping_of(const void *address, size_t length) {
+    struct vlci_region *region = vlci_region_at(address);
+    if (!region || region->kind != VLCI_REGION_MAPPING) return NULL;
+    size_t offset = (size_t)((const char *)address - region->base), size = VLCI_PAGE_UP(region->length);
+    return length <= size && offset <= size - length ? (struct vlci_block_region *)region : NULL;
+}
+
+/* It was unmapped, perhaps, and is mapped again. */
+static void part_comes(struct vlci_block_region *mapping, struct part part) {
+    VLCI_HOLD(&mapping->region.context->heap.parts_lock);
+    for (size_t i = part.first; mapping->gone && i < part.first + part.count; i++) {
+        mapping->gone_count -= (mapping->gone[i / 64] & BIT(i)) != 0;
+        mapping->gone[i / 64] &= ~BIT(i);
+    }
+}
+
+/* Over a mapping that is there, as those do that reserve addresses first. */
+static void *map_fixed(void *address, size_t length, const struct how *how) {
+    bool anonymous = how->flags & MAP_ANONYMOUS;
+    struct vlci_block_region *mapping = mapping_of(address, length);
+    if (mapping && anonymous && how->protection != PROT_NONE &&
+        !part_counts(mapping, part_of(mapping, address, length), true)) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    void *got = mmap(address, length, how->protection, how->flags, how->fd, how->offset);
+    if (!mapping || got == MAP_FAILED) return got;
+    part_comes(mapping, part_of(mapping, address, length));
+    if (anonymous) vlci_policy_apply(mapping->region.context, address, VLCI_PAGE_UP(length));
+    return got;
+}
+
 void *vlci_heap_map(vlc_context *context, void *address, size_t length, int protection, int flags, int fd,
                     off_t offset) {
+    const struct how how = { protection, flags, fd, offset };
+    if (length && length <= HUGE && flags & MAP_FIXED) return map_fixed(address, length, &how);
     if (!length || flags & NOT_OURS || length > HUGE)
         return mmap(address, length, protection, flags, fd, offset);
-    struct vlci_block_region *made = region_make(context, VLCI_REGION_MAPPING, VLCI_PAGE_UP(length),
-                                                 VLCI_PAGE, protection, flags, fd, offset);
+    length = VLCI_PAGE_UP(length);
+    bool counts = flags & MAP_ANONYMOUS && protection != PROT_NONE;
+    struct vlci_block_region *made =
+        region_make(context, VLCI_REGION_MAPPING, length, VLCI_PAGE, &how, counts ? length : 0, 0);
     return made ? made->region.base : MAP_FAILED;
+}
+
+/* A reservation counts when it is made accessible. */
+int vlci_heap_protect(void *address, size_t length, int protection) {
+    struct vlci_block_region *mapping = protection == PROT_NONE ? NULL : mapping_of(address, length);
+    if (mapping && !mapping->is_file && !part_counts(mapping, part_of(mapping, address, length), true)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return mprotect(address, length, protection);
+}
+
+bool vlci_heap_is_anonymous(const struct vlci_region *region) {
+    switch (region->kind) {
+    case VLCI_REGION_SLAB:
+    case VLCI_REGION_BLOCK: return true;
+    case VLCI_REGION_MAPPING: return !((const struct vlci_block_region *)region)->is_file;
+    default: return false;
+    }
 }
 
 /* Notes that pages of a mapping are unmapped; true: they were the last. Aligned allocators map more than they
  * want and trim both ends. */
-static bool part_goes(struct vlci_block_region *mapping, const void *address, size_t length) {
+static bool part_goes(struct vlci_block_region *mapping, struct part part) {
     size_t pages = mapping->region.length / VLCI_PAGE;
-    size_t first = (size_t)((const char *)address - mapping->region.base) / VLCI_PAGE,
-           count = length / VLCI_PAGE;
-    if (count == pages) return true;
+    if (part.count == pages) return true;
+    part_counts(mapping, part, false);
     VLCI_HOLD(&mapping->region.context->heap.parts_lock);
-    if (!mapping->gone && !(mapping->gone = vlci_memory_take(gone_size(mapping))))
+    if (!mapping->gone && !(mapping->gone = vlci_memory_take(bits_size(mapping))))
         return false; /* goes with the context */
-    for (size_t i = first; i < first + count; i++) {
-        uint64_t bit = 1ull << (i % 64);
-        mapping->gone_count += !(mapping->gone[i / 64] & bit);
-        mapping->gone[i / 64] |= bit;
+    for (size_t i = part.first; i < part.first + part.count; i++) {
+        mapping->gone_count += !(mapping->gone[i / 64] & BIT(i));
+        mapping->gone[i / 64] |= BIT(i);
     }
     return mapping->gone_count == pages;
 }
 
 static int unmap_part(struct vlci_region *region, char *address, size_t length) {
-    if (region->kind == VLCI_REGION_MAPPING &&
-        part_goes((struct vlci_block_region *)region, address, length)) {
-        region_free((struct vlci_block_region *)region);
+    struct vlci_block_region *mapping = (struct vlci_block_region *)region;
+    if (region->kind == VLCI_REGION_MAPPING && part_goes(mapping, part_of(mapping, address, length))) {
+        region_free(mapping);
         return 0;
     }
     /* its addresses stay reserved until the rest goes too */
@@ -401,23 +612,36 @@ void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int f
         errno = flags & MREMAP_FIXED ? EINVAL : ENOMEM;
         return MAP_FAILED;
     }
-    struct vlci_block_region *moved = region_make(region->context, VLCI_REGION_MAPPING, new_length, VLCI_PAGE,
-                                                  PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    static const struct how reserved = { PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0 };
+    vlc_context *context = region->context;
+    struct vlci_block_region *old = (struct vlci_block_region *)region;
+    const struct part part = part_of(old, address, old_length);
+    vlci_lock_take(&context->heap.parts_lock);
+    size_t counted = part_bytes(old, part, true);
+    vlci_lock_drop(&context->heap.parts_lock);
+    struct vlci_block_region *moved = region_make(context, VLCI_REGION_MAPPING, new_length, VLCI_PAGE,
+                                                  &reserved, counted ? new_length : 0, counted);
     if (!moved) return MAP_FAILED;
     if (mremap(address, old_length, new_length, MREMAP_MAYMOVE | MREMAP_FIXED, moved->region.base) ==
         MAP_FAILED) {
         int failure = errno;
+        moved->charged -= counted;
         region_free(moved);
         errno = failure;
         return MAP_FAILED;
     }
+    moved->is_file = old->is_file;
+    if (!moved->is_file) vlci_policy_apply(context, moved->region.base, new_length);
+    vlci_lock_take(&context->heap.parts_lock);
+    part_mark(old, part, false); /* what counted of it is the new one's */
+    vlci_lock_drop(&context->heap.parts_lock);
     /* the kernel has left a hole: reserve it again, unless somebody's mmap was quicker; then it is theirs */
     bool whole = address == region->base && old_length >= region->length;
     if (mmap(address, old_length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
         MAP_FAILED)
-        vlci_range_abandon(&region->context->zones, region);
-    else if (whole || part_goes((struct vlci_block_region *)region, address, old_length))
-        region_free((struct vlci_block_region *)region);
+        vlci_range_abandon(&context->zones, region);
+    else if (whole || part_goes(old, part))
+        region_free(old);
     return moved->region.base;
 }
 

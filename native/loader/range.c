@@ -238,6 +238,31 @@ void vlci_zones_each(struct vlci_zones *zones, void (*visit)(struct vlci_region 
         }
 }
 
+/* The zone that holds the address, or else the next one above. */
+static struct vlci_zone *zone_from(const struct vlci_zones *zones, const char *at) {
+    struct vlci_zone *found = NULL;
+    for (struct vlci_zone *zone = zones->first; zone; zone = zone->next)
+        if (at < zone->base + zone->granules * VLCI_GRANULE && (!found || zone->base < found->base))
+            found = zone;
+    return found;
+}
+
+bool vlci_zones_step(struct vlci_zones *zones, char **at, void (*visit)(struct vlci_region *, void *),
+                     void *argument) {
+    VLCI_HOLD(&zones->lock);
+    for (const struct vlci_zone *zone; (zone = zone_from(zones, *at));) {
+        if (*at < zone->base) *at = zone->base;
+        for (char *end = zone->base + zone->granules * VLCI_GRANULE; *at < end; *at += VLCI_GRANULE) {
+            struct vlci_region *region = vlci_region_at(*at);
+            if (!region || region->base < *at) continue;
+            visit(region, argument);
+            *at += VLCI_GRANULE_UP(region->length);
+            return true;
+        }
+    }
+    return false;
+}
+
 void vlci_zones_give(struct vlci_zones *zones) {
     VLCI_HOLD(&zones->lock);
     for (struct vlci_zone *zone; (zone = zones->first);) {

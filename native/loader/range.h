@@ -58,6 +58,11 @@ void vlci_range_abandon(struct vlci_zones *zones, struct vlci_region *region);
 /* Calls visit(region) once for each region in the ranges, which it may free. */
 void vlci_zones_each(struct vlci_zones *zones, void (*visit)(struct vlci_region *));
 
+/* Calls visit(region, argument) for the first region that begins at *at or above (NULL: the first), which stays
+ * meanwhile, and sets *at behind it; false: there is none. For a walk during which others take and give. */
+bool vlci_zones_step(struct vlci_zones *zones, char **at, void (*visit)(struct vlci_region *, void *),
+                     void *argument);
+
 /* Unmaps and gives back all ranges of a context at once; the regions themselves stay the caller's. */
 void vlci_zones_give(struct vlci_zones *zones);
 

@@ -3,6 +3,7 @@
 #include "context/companion.h"
 #include "context/context.h"
 #include "context/evict.h"
+#include "context/policy.h"
 #include "context/wrap.h"
 #include "loader/error.h"
 #include "loader/key.h"
@@ -191,6 +192,7 @@ static void *thread_begin(void *argument) {
     vlci_quality_begin(begin.context, begin.maker);
     answer(argument, begin.awaited, BEGUN);
     vlci_thread_pin(begin.context);
+    vlci_policy_follow(begin.context);
     uselocale(vlci_context_locale(begin.context));
     vlci_os_signal_unblock(vlci_evict_signal()); /* its maker may block all (jemalloc does) */
     void *way_out[5], *result = NULL;

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+struct vlci_policy;
+
 struct vlci_block {
     uint64_t module; /* 0: none */
     char *memory;    /* start of the segment */
@@ -41,6 +43,9 @@ struct vlci_visit {
     bool has_cpus;
     cpu_set_t cpus; /* affinity before */
     unsigned moved; /* how often the context further out had been moved then (slice.c) */
+    bool has_policy;
+    const struct vlci_policy *policy; /* in force before, and what the kernel had */
+    struct vlci_os_policy kernel_policy;
     locale_t locale;
     struct vlci_float_state float_state;
     bool has_stack;  /* a library gave the thread another stack for signal handlers */
@@ -72,6 +77,8 @@ struct vlci_thread {
     void *start;                      /* the function it began with, to name its library */
     char *pointer;                    /* thread pointer */
     pid_t tid;
+    const struct vlci_policy *policy; /* of memory, that it was given; NULL: its own */
+    struct vlci_os_policy own_policy;
     uint64_t number; /* never used again, unlike those two */
     pthread_t handle;
     unsigned destructor_rounds;

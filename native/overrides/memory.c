@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 
 void *vlci_malloc(size_t size, vlc_context *context) { return vlci_heap_allocate(context, size, 16, false); }
@@ -75,6 +76,14 @@ char *vlci_strndup(const char *text, size_t most, vlc_context *context) {
 void *vlci_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset,
                 vlc_context *context) {
     return vlci_heap_map(context, address, length, protection, flags, fd, offset);
+}
+
+/* NumPy asks for huge pages for each large array. */
+int vlci_madvise(void *address, size_t length, int advice, vlc_context *context) {
+    if (advice != MADV_HUGEPAGE || context->huge_pages != VLC_HUGE_PAGES_NEVER)
+        return madvise(address, length, advice);
+    errno = EINVAL; /* as where the kernel has none */
+    return -1;
 }
 
 /* libc's own would realloc the caller's block, which is not libc's. */

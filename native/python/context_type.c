@@ -37,17 +37,27 @@ static vlc_context *reach(PyObject *self) {
     return cast(self)->context;
 }
 
+PyObject *vlci_number_list(const uint32_t *numbers, size_t count) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *number = PyLong_FromUnsignedLong(numbers[i]);
+        if (!number || PyList_Append(list, number) < 0) Py_CLEAR(list);
+        Py_XDECREF(number);
+    }
+    return list;
+}
+
 static PyObject *none_or_raise(int status, const vlc_error *error) {
     if (status != VLC_OK) return vlci_raise(error);
     Py_RETURN_NONE;
 }
 
-/* A sequence of CPU numbers as an array to be given to PyMem_Free. -1: an exception is set. */
-static int cpu_array(PyObject *sequence, uint32_t **cpus, size_t *count) {
+/* A sequence of numbers of CPUs or nodes as an array to be given to PyMem_Free. -1: an exception is set. */
+static int number_array(PyObject *sequence, uint32_t **numbers, size_t *count) {
     Py_ssize_t size = PySequence_Size(sequence);
     if (size < 0) return -1;
-    *cpus = PyMem_Calloc((size_t)size + 1, sizeof **cpus);
-    if (!*cpus) {
+    *numbers = PyMem_Calloc((size_t)size + 1, sizeof **numbers);
+    if (!*numbers) {
         PyErr_NoMemory();
         return -1;
     }
@@ -56,16 +66,21 @@ static int cpu_array(PyObject *sequence, uint32_t **cpus, size_t *count) {
         unsigned long number = item ? PyLong_AsUnsignedLong(item) : 0;
         Py_XDECREF(item);
         if (!PyErr_Occurred() && number > UINT32_MAX)
-            PyErr_Format(PyExc_OverflowError, "CPU number %lu does not fit 32 bits", number);
+            PyErr_Format(PyExc_OverflowError, "%lu does not fit 32 bits", number);
         if (PyErr_Occurred()) {
-            PyMem_Free(*cpus);
-            *cpus = NULL;
+            PyMem_Free(*numbers);
+            *numbers = NULL;
             return -1;
         }
-        (*cpus)[i] = (uint32_t)number;
+        (*numbers)[i] = (uint32_t)number;
     }
     *count = (size_t)size;
     return 0;
+}
+
+/* None is NULL, none at all. */
+static int optional_array(PyObject *sequence, uint32_t **numbers, size_t *count) {
+    return sequence == Py_None ? 0 : number_array(sequence, numbers, count);
 }
 
 /* A sequence of str as a NULL-ended array of bytes in the file system's encoding; `keep` holds them. */
@@ -91,18 +106,21 @@ static const char **string_array(PyObject *sequence, PyObject **keep) {
 }
 
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = { "name",      "cpus",       "env",  "share",  "threads", "heap",
-                             "residence", "scheduling", "nice", "groups", NULL };
+    static char *names[] = { "name",   "cpus",      "env",          "share",      "threads",
+                             "heap",   "residence", "scheduling",   "nice",       "groups",
+                             "memory", "nodes",     "memory_limit", "huge_pages", NULL };
     const char *name;
-    PyObject *cpus, *env, *share, *nice, *groups;
-    unsigned threads, heap, residence, scheduling;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOIIIIOO:Context", names, &name, &cpus, &env, &share,
-                                     &threads, &heap, &residence, &scheduling, &nice, &groups))
+    PyObject *cpus, *env, *share, *nice, *groups, *nodes;
+    unsigned threads, heap, residence, scheduling, memory, huge_pages;
+    unsigned long long memory_limit;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$zOOOIIIIOOIOKI:Context", names, &name, &cpus, &env,
+                                     &share, &threads, &heap, &residence, &scheduling, &nice, &groups,
+                                     &memory, &nodes, &memory_limit, &huge_pages))
         return NULL;
 
     vlc_spec spec = VLC_SPEC_INIT;
     vlc_error error = VLC_ERROR_INIT;
-    uint32_t *cpu_numbers = NULL;
+    uint32_t *cpu_numbers = NULL, *node_numbers = NULL;
     PyObject *kept_env = NULL, *kept_share = NULL, *kept_groups = NULL;
     const char **env_strings = string_array(env, &kept_env);
     const char **share_strings = env_strings ? string_array(share, &kept_share) : NULL;
@@ -110,8 +128,12 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     spec.sets_nice = nice != Py_None;
     spec.nice = spec.sets_nice ? (int32_t)PyLong_AsLong(nice) : 0;
     PyObject *self = NULL;
-    if (group_strings && !PyErr_Occurred() &&
-        (cpus == Py_None || cpu_array(cpus, &cpu_numbers, &spec.cpu_count) == 0)) {
+    if (group_strings && !PyErr_Occurred() && optional_array(cpus, &cpu_numbers, &spec.cpu_count) == 0 &&
+        optional_array(nodes, &node_numbers, &spec.node_count) == 0) {
+        spec.memory = memory;
+        spec.nodes = node_numbers;
+        spec.memory_limit = memory_limit;
+        spec.huge_pages = huge_pages;
         spec.threads = threads;
         spec.heap = heap;
         spec.residence = residence;
@@ -141,6 +163,7 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     }
     PyMem_Free(cpu_numbers);
     PyMem_Free(group_strings);
+    PyMem_Free(node_numbers);
     PyMem_Free(share_strings);
     PyMem_Free(env_strings);
     Py_XDECREF(kept_groups);
@@ -293,7 +316,7 @@ static PyObject *context_call_address(PyObject *self, PyObject *args) {
 static PyObject *context_resize(PyObject *self, PyObject *cpus) {
     uint32_t *numbers;
     size_t count;
-    if (cpu_array(cpus, &numbers, &count) < 0) return NULL;
+    if (number_array(cpus, &numbers, &count) < 0) return NULL;
     PyObject *result = NULL;
     vlc_context *context = vlci_context_use(cast(self));
     if (context) {
@@ -315,14 +338,51 @@ static PyObject *context_cpus(PyObject *self, PyObject *unused) {
     uint32_t *numbers = PyMem_Calloc(capacity + 1, sizeof *numbers);
     if (!numbers) return PyErr_NoMemory();
     count = vlc_cpus(context, numbers, capacity);
-    PyObject *list = PyList_New(0);
-    for (size_t i = 0; list && i < count && i < capacity; i++) {
-        PyObject *number = PyLong_FromUnsignedLong(numbers[i]);
-        if (!number || PyList_Append(list, number) < 0) Py_CLEAR(list);
-        Py_XDECREF(number);
-    }
+    PyObject *list = vlci_number_list(numbers, count < capacity ? count : capacity);
     PyMem_Free(numbers);
     return list;
+}
+
+static PyObject *context_set_memory(PyObject *self, PyObject *args) {
+    unsigned memory;
+    PyObject *nodes;
+    uint32_t *numbers = NULL;
+    size_t count = 0;
+    if (!PyArg_ParseTuple(args, "IO:set_memory", &memory, &nodes) ||
+        optional_array(nodes, &numbers, &count) < 0)
+        return NULL;
+    PyObject *result = NULL;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (context) {
+        vlc_error error = VLC_ERROR_INIT;
+        int status;
+        Py_BEGIN_ALLOW_THREADS status = vlc_set_memory(context, memory, numbers, count, &error);
+        Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
+        result = none_or_raise(status, &error);
+    }
+    PyMem_Free(numbers);
+    return result;
+}
+
+static PyObject *context_memory(PyObject *self, PyObject *unused) {
+    (void)unused;
+    vlc_context *context = reach(self);
+    if (!context) return NULL;
+    uint32_t nodes[VLC_NODES];
+    size_t count;
+    unsigned memory = vlc_memory_policy(context, nodes, VLC_NODES, &count);
+    return Py_BuildValue("(IN)", memory, vlci_number_list(nodes, count));
+}
+
+static PyObject *context_set_memory_limit(PyObject *self, PyObject *limit) {
+    unsigned long long bytes = PyLong_AsUnsignedLongLong(limit);
+    if (PyErr_Occurred()) return NULL;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (!context) return NULL;
+    vlc_error error = VLC_ERROR_INIT;
+    int status = vlc_set_memory_limit(context, bytes, &error);
+    vlci_context_unuse(cast(self));
+    return none_or_raise(status, &error);
 }
 
 static PyObject *context_threads(PyObject *self, PyObject *unused) {
@@ -379,6 +439,10 @@ static PyObject *context_stats(PyObject *self, PyObject *unused) {
         { "involuntary_switches", stats.involuntary_switches },
         { "heap_bytes", stats.heap_bytes },
         { "mapped_bytes", stats.mapped_bytes },
+        { "heap_used", stats.heap_used },
+        { "memory_bytes", stats.memory_bytes },
+        { "memory_peak", stats.memory_peak },
+        { "memory_limit", stats.memory_limit },
         { "library_bytes", stats.library_bytes },
         { "static_tls_bytes", stats.static_tls_bytes },
         { "lookups", stats.lookups },
@@ -439,6 +503,11 @@ PyObject *vlci_context_type_new(PyObject *module) {
           "the GIL." },
         { "resize", context_resize, METH_O, "resize(cpus)\n--\n\nGives the context other CPUs." },
         { "cpus", context_cpus, METH_NOARGS, "cpus()\n--\n\nThe CPUs of its slice, ascending." },
+        { "set_memory", context_set_memory, METH_VARARGS,
+          "set_memory(memory, nodes)\n--\n\nGives the context another policy of memory." },
+        { "memory", context_memory, METH_NOARGS, "memory()\n--\n\nThe policy in force, and its nodes." },
+        { "set_memory_limit", context_set_memory_limit, METH_O,
+          "set_memory_limit(limit)\n--\n\nBytes; 0: no limit." },
         { "threads", context_threads, METH_NOARGS, "threads()\n--\n\nIds of its living threads." },
         { "libraries", context_libraries, METH_NOARGS,
           "libraries()\n--\n\nPaths of its libraries, as loaded." },

@@ -191,11 +191,16 @@ static int check_memory(const struct vlci_birth *birth, vlc_library *libpython) 
         places[i].unmap(block, places[i].size);
     }
     if (i == sizeof places / sizeof places[0]) return VLC_OK;
+    vlc_stats stats = VLC_STATS_INIT;
+    bool is_limited = i == 1 && vlc_get_stats(context, &stats, NULL) == VLC_OK && stats.memory_limit &&
+                      stats.memory_limit < stats.memory_bytes + BYTES_TO_START;
     int status =
         vlci_refuse(birth->error, VLC_LIMIT, birth->realm->name,
                     "cannot start a Python in the context '%s': its start needs %zu MB of memory, and they "
-                    "are not to be had. Close contexts, or raise `ulimit -v` or the machine's memory.",
-                    birth->realm->name, places[i].size >> 20);
+                    "are not to be had. %s",
+                    birth->realm->name, places[i].size >> 20,
+                    is_limited ? "Raise its memory_limit."
+                               : "Close contexts, or raise `ulimit -v` or the machine's memory.");
     birth->error->os_error = ENOMEM;
     return status;
 }

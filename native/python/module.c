@@ -24,6 +24,16 @@ static PyObject *module_limits(PyObject *module, PyObject *unused) {
         limits.host_malloc ? PyUnicode_DecodeFSDefault(limits.host_malloc) : Py_NewRef(Py_None));
 }
 
+static PyObject *module_allowed_nodes(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    uint32_t nodes[VLC_NODES];
+    size_t count;
+    vlc_error error = VLC_ERROR_INIT;
+    if (vlc_allowed_nodes(nodes, VLC_NODES, &count, &error) != VLC_OK) return vlci_raise(&error);
+    return vlci_number_list(nodes, count);
+}
+
 static PyObject *module_context_name_of(PyObject *module, PyObject *address) {
     (void)module;
     void *pointer = PyLong_AsVoidPtr(address);
@@ -138,6 +148,8 @@ static int module_clear(PyObject *module) {
 static void module_free(void *module) { module_clear(module); }
 
 static PyMethodDef module_methods[] = {
+    { "allowed_nodes", module_allowed_nodes, METH_NOARGS,
+      "allowed_nodes()\n--\n\nNUMA nodes whose memory may be used." },
     { "limits", module_limits, METH_NOARGS, "limits()\n--\n\nThe figures of vlc_limits." },
     { "context_name_of", module_context_name_of, METH_O,
       "context_name_of(address)\n--\n\nName of the context whose library holds the address; 0: that this "

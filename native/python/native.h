@@ -35,6 +35,9 @@ PyObject *vlci_caller_type_new(PyObject *module, PyObject *block_type);
 /* Of an Interpreter; borrowed. */
 struct vlci_realm *vlci_interpreter_realm(PyObject *interpreter);
 
+/* A new list; NULL with an exception. */
+PyObject *vlci_number_list(const uint32_t *numbers, size_t count);
+
 /* The context, kept from being destroyed until vlci_context_unuse; NULL with StateError when it is closed. */
 vlc_context *vlci_context_use(struct vlci_context_object *self);
 void vlci_context_unuse(struct vlci_context_object *self);

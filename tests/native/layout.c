@@ -32,7 +32,12 @@ AT(vlc_spec, scheduling, 56);
 AT(vlc_spec, sets_nice, 60);
 AT(vlc_spec, nice, 64);
 AT(vlc_spec, groups, 72);
-SIZE(vlc_spec, 80);
+AT(vlc_spec, memory, 80);
+AT(vlc_spec, huge_pages, 84);
+AT(vlc_spec, nodes, 88);
+AT(vlc_spec, node_count, 96);
+AT(vlc_spec, memory_limit, 104);
+SIZE(vlc_spec, 112);
 
 AT(vlc_stats, size, 0);
 AT(vlc_stats, threads, 4);
@@ -50,7 +55,11 @@ AT(vlc_stats, cached, 80);
 AT(vlc_stats, keys, 88);
 AT(vlc_stats, resident, 92);
 AT(vlc_stats, static_tls_left, 96);
-SIZE(vlc_stats, 104);
+AT(vlc_stats, heap_used, 104);
+AT(vlc_stats, memory_bytes, 112);
+AT(vlc_stats, memory_peak, 120);
+AT(vlc_stats, memory_limit, 128);
+SIZE(vlc_stats, 136);
 
 AT(vlc_limits, size, 0);
 AT(vlc_limits, contexts, 4);
@@ -68,6 +77,11 @@ SIZE(vlc_limits, 80);
 
 _Static_assert(VLC_RESIDENT_NEVER == 0 && VLC_RESIDENT_WHEN_NEEDED == 1 && VLC_RESIDENT_ALWAYS == 2,
                "the numbers of vlc_residence are part of the ABI");
+_Static_assert(VLC_MEMORY_DEFAULT == 0 && VLC_MEMORY_BIND == 1 && VLC_MEMORY_PREFERRED == 2 &&
+                   VLC_MEMORY_INTERLEAVE == 3 && VLC_MEMORY_LOCAL == 4,
+               "the numbers of vlc_memory are part of the ABI");
+_Static_assert(VLC_HUGE_PAGES_DEFAULT == 0 && VLC_HUGE_PAGES_ALWAYS == 1 && VLC_HUGE_PAGES_NEVER == 2,
+               "the numbers of vlc_huge_pages are part of the ABI");
 _Static_assert(VLC_OK == 0 && VLC_BAD_ARGUMENT == 1 && VLC_MISUSE == 2 && VLC_LOAD_FAILED == 3 &&
                    VLC_LIMIT == 4 && VLC_SYSTEM == 5 && VLC_BUSY == 6 && VLC_BUG == 7,
                "the numbers of vlc_status are part of the ABI");

@@ -72,6 +72,13 @@ class FakeContext:
     def cpus(self) -> list[int]:
         return self.slice
 
+    def memory(self) -> tuple[int, list[int]]:
+        memory, nodes = self.options["memory"], self.options["nodes"]
+        return memory, list(nodes or ()) or [0] * (memory in {1, 2, 3})
+
+    def set_memory_limit(self, limit: int) -> None:
+        self.options["memory_limit"] = limit
+
     def threads(self) -> list[int]:
         return [self.thread.native_id or 0]
 
@@ -80,8 +87,9 @@ class FakeContext:
 
     def stats(self) -> dict[str, int]:
         names = "threads visitors libraries voluntary_switches involuntary_switches heap_bytes mapped_bytes"
-        more = "library_bytes resident static_tls_bytes static_tls_left lookups cached keys"
-        return {"cpu_time": 1_500_000_000, **dict.fromkeys(f"{names} {more}".split(), 3)}
+        more = "library_bytes resident static_tls_bytes static_tls_left lookups cached keys heap_used"
+        most = "memory_bytes memory_peak memory_limit"
+        return {"cpu_time": 1_500_000_000, **dict.fromkeys(f"{names} {more} {most}".split(), 3)}
 
     def after_fork(self) -> bool:
         return False

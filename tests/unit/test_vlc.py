@@ -47,6 +47,10 @@ class TestCreation:
             "scheduling": 0,
             "nice": None,
             "groups": (),
+            "memory": 0,
+            "nodes": None,
+            "memory_limit": 0,
+            "huge_pages": 0,
         }
         assert (vlc.name, vlc.cpus, vlc.closed) == ("a", (1,), False)
         assert repr(vlc) == "<vlcs.VLC 'a' cpus=1>"

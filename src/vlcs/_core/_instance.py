@@ -15,6 +15,9 @@ from vlcs._core import (
     _choice,
     _exit,
     _gpu,
+    _huge_pages,
+    _memory,
+    _memory_limit,
     _native,
     _plan,
     _python,
@@ -31,7 +34,7 @@ from vlcs._core._kernel_text import format_list
 from vlcs._core._registry import REGISTRY
 from vlcs._core._resource import State as Worth
 from vlcs._core._service import Service
-from vlcs._core._stats import report_what_stays
+from vlcs._core._stats import limits, report_what_stays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from vlcs._core._python import Python
     from vlcs._core._quality import Quality
     from vlcs._core._request import Request
+    from vlcs._core._resource import Resource
     from vlcs._core._slice import Slice
 
 NATIVE_TIMEOUT_MS = -1
@@ -72,6 +76,9 @@ class Instance:
             with REGISTRY.lock:
                 chosen = self._choose(request)
                 self._service = Service(quality)
+                _memory.check(plan.memory, REGISTRY.machine())
+                self._memory_refused = _memory.refusal(plan.memory)
+                memory = _memory.MemoryRequest() if self._memory_refused else plan.memory
                 # Lost to a KeyboardInterrupt before it is stored, it destroys itself.
                 self.native = _native.Context(
                     name=plan.name,
@@ -84,7 +91,13 @@ class Instance:
                     scheduling=_scheduling.number(self._service.scheduling),
                     nice=self._service.nice,
                     groups=(),
+                    memory=memory.number,
+                    nodes=None if memory.nodes is None else sorted(memory.nodes),
+                    memory_limit=plan.memory_limit,
+                    huge_pages=_huge_pages.number(plan.huge_pages),
                 )
+                self._plan = plan
+                self.memory_limit = plan.memory_limit
                 self.name = self.native.name
                 self.gate = Gate(self.name)
                 self.executor = Executor(self.native, self.gate)
@@ -103,8 +116,17 @@ class Instance:
     def slice(self) -> Slice:
         """What it was given."""
         request, chosen = self._granted
-        quality = self._service.resources(resident=self.native.resident)
-        return _slice.grant(request, chosen, REGISTRY.machine(), others=(*quality, _gpu.resource(self.gpu)))
+        others = (
+            *self._memory_resources(),
+            *self._service.resources(resident=self.native.resident),
+            _gpu.resource(self.gpu),
+        )
+        return _slice.grant(request, chosen, REGISTRY.machine(), others=others)
+
+    def limit_memory(self, limit: int) -> None:
+        """Gives it another limit; 0: none."""
+        self.native.set_memory_limit(limit)
+        self.memory_limit = limit
 
     def inspectors(self) -> tuple[Callable[[int], Iterable[str]], ...]:
         """What `verify` asks of each thread besides its CPUs."""
@@ -196,6 +218,16 @@ class Instance:
                     f"{resource.cure}",
                     UnavailableWarning,
                 )
+
+    def _memory_resources(self) -> tuple[Resource, ...]:
+        plan, machine = self._plan, REGISTRY.machine()
+        return (
+            _memory.resource(plan.memory, self.native.memory()[1], machine, self._memory_refused),
+            _memory_limit.resource(
+                self.memory_limit, own_heap=plan.heap == 0, host_malloc=limits().host_malloc
+            ),
+            _huge_pages.resource(plan.huge_pages, _huge_pages.setting()),
+        )
 
     def _grant(self, request: Request | None, chosen: Choice | None) -> None:
         self.claim = Claim(self.name, frozenset(chosen.cpus), self.exclusive) if chosen else None

@@ -40,6 +40,10 @@ class Context:
         scheduling: int,
         nice: int | None,
         groups: Sequence[str],
+        memory: int,
+        nodes: Sequence[int] | None,
+        memory_limit: int,
+        huge_pages: int,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -63,6 +67,11 @@ class Context:
         """`vlc_run` of a native `void *(*)(void *)` on this thread, without the GIL."""
     def resize(self, cpus: Sequence[int]) -> None: ...
     def cpus(self) -> list[int]: ...
+    def set_memory(self, memory: int, nodes: Sequence[int] | None) -> None:
+        """`vlc_set_memory`: a vlc_memory, and its nodes; None: those of the slice's CPUs."""
+    def memory(self) -> tuple[int, list[int]]:
+        """The vlc_memory in force, and its nodes."""
+    def set_memory_limit(self, limit: int) -> None: ...
     def threads(self) -> list[int]: ...
     def libraries(self) -> list[str]: ...
     def stats(self) -> dict[str, int]: ...
@@ -214,6 +223,9 @@ class Caller(Block):
         function's module and the attributes that lead to it, or None; what it gave holds as long as that
         name stands for the same function here. While `busy` is true, all calls go to `_run`.
         """
+
+def allowed_nodes() -> list[int]:
+    """`vlc_allowed_nodes`. Raises SystemRefusedError where the kernel lets nobody set a policy of memory."""
 
 def limits() -> dict[str, Any]:
     """The figures of `vlc_get_limits`."""

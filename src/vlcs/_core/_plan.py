@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vlcs._core import _python
+from vlcs._core import _huge_pages, _memory, _memory_limit, _python
 from vlcs._core._errors import ArgumentError
+from vlcs._core._memory import MemoryRequest
 
 MAX_THREADS = 4096
 _HEAPS = ("own", "host")  # by number of vlc_heap
@@ -32,6 +33,10 @@ class Plan:
     """A vlc_heap."""
     residence: int
     """A vlc_residence."""
+    memory: MemoryRequest
+    memory_limit: int
+    """In bytes; 0: none."""
+    huge_pages: bool | None
     python: _python.Python | None
     """None: no private interpreter."""
     inherits_path: bool
@@ -46,6 +51,10 @@ def plan(
     threads: int,
     heap: str,
     resident: bool | None,
+    memory: Any,
+    memory_nodes: Any,
+    memory_limit: Any,
+    huge_pages: Any,
     python: str | os.PathLike[str] | None,
     interpreter: bool,
 ) -> Plan:
@@ -62,6 +71,9 @@ def plan(
         threads=_threads(threads),
         heap=_heap(heap),
         residence=_residence(resident),
+        memory=_memory.read(memory, memory_nodes),
+        memory_limit=_memory_limit.read(memory_limit),
+        huge_pages=_huge_pages.read(huge_pages),
         python=_python.find(python) if interpreter else None,
         inherits_path=python is None,
     )

@@ -32,6 +32,14 @@ class Stats:
     """Private libraries loaded."""
     heap_bytes: int
     """Mapped for the context's malloc."""
+    heap_used: int
+    """Of these, in blocks that nobody has freed."""
+    memory_bytes: int
+    """What counts for `memory_limit`: the heap, and what its libraries have mapped that is no file."""
+    memory_peak: int
+    """The most that this ever was."""
+    memory_limit: int | None
+    """None: no limit."""
     mapped_bytes: int
     """Mapped by its libraries themselves."""
     library_bytes: int
@@ -86,6 +94,10 @@ def measure(figures: dict[str, int], *, jobs: int, leases: int) -> Stats:
         involuntary_switches=figures["involuntary_switches"],
         libraries=figures["libraries"],
         heap_bytes=figures["heap_bytes"],
+        heap_used=figures["heap_used"],
+        memory_bytes=figures["memory_bytes"],
+        memory_peak=figures["memory_peak"],
+        memory_limit=figures["memory_limit"] or None,
         mapped_bytes=figures["mapped_bytes"],
         library_bytes=figures["library_bytes"],
         resident=bool(figures["resident"]),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 from vlcs._core import (
     _awaiting,
     _library,
+    _memory_limit,
     _module,
     _placement,
     _plan,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from vlcs._core._bridge import Bridge
+    from vlcs._core._memory import Nodes
     from vlcs._core._module import RemoteObject
     from vlcs._core._request import CPURequest
     from vlcs._core._slice import Slice
@@ -92,6 +94,17 @@ class VLC(Caller):
             system call itself, by a control group's cpuset.
         bandwidth: Per cent of the memory bandwidth (resctrl).
         cache_ways: Ways of the last-level cache: how many (an int), or which part (a float) (resctrl).
+        memory: On which NUMA nodes its memory lies: "bind" (on these and no others), "preferred" (while they
+            have room), "interleave" (page by page on each in turn) or "local" (where the thread runs that
+            touches it first). This goes for its heap, for mappings of its libraries, and for threads while
+            they are inside. None: each thread's own policy.
+        memory_nodes: The nodes: a number, a list, or "0-1". None: those of the slice's CPUs, also after
+            `resize`.
+        memory_limit: Bytes, or text ("2GiB"), that the heap and the anonymous mappings of its libraries may
+            take together. Beyond it they get no more, as on a machine without memory: Python there raises
+            MemoryError, others notice nothing, and it goes on when some is freed. See `memory_limit`.
+        huge_pages: Whether that memory is to be on transparent huge pages, or on none. None: as the system
+            does.
         gpu: Reserved. It is reported as unavailable, and a warning says so.
         interpreter: False makes a context for `load_library` alone, without Python.
 
@@ -123,6 +136,10 @@ class VLC(Caller):
         heap: Literal["own", "host"] = "own",
         resident: bool | None = None,
         exclusive: bool = False,
+        memory: Literal["bind", "preferred", "interleave", "local"] | None = None,
+        memory_nodes: Nodes = None,
+        memory_limit: int | str | None = None,
+        huge_pages: bool | None = None,
         interpreter: bool = True,
         nice: int | None = None,
         scheduling: Literal["batch", "idle"] | None = None,
@@ -146,6 +163,10 @@ class VLC(Caller):
             threads=threads,
             heap=heap,
             resident=resident,
+            memory=memory,
+            memory_nodes=memory_nodes,
+            memory_limit=memory_limit,
+            huge_pages=huge_pages,
             python=python,
             interpreter=interpreter,
         )
@@ -184,6 +205,21 @@ class VLC(Caller):
         """
         self._instance.gate.check("slice")
         return self._instance.slice
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that its heap and mappings may take together; None: no limit. It can be set.
+
+        As for the constructor. Less than what is taken now means that it gets no more until so much is freed.
+        `stats()` has what is taken, and the most that ever was. Setting it raises ArgumentError, and
+        StateError when the context is closed.
+        """
+        return self._instance.memory_limit or None
+
+    @memory_limit.setter
+    def memory_limit(self, limit: int | str | None) -> None:
+        self._instance.gate.check("memory_limit")
+        self._instance.limit_memory(_memory_limit.read(limit))
 
     @property
     def resident(self) -> bool:

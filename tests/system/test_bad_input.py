@@ -174,16 +174,132 @@ def test_a_closed_context() -> None:
 def test_what_cannot_be_pickled() -> None:
     check(
         """
-        import threading
+        import collections, numpy, socket, tempfile, threading, warnings
+        from typing import cast
+        warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that nobody awaits
         a = vlcs.VLC("a")
         bad = vlcs.PicklingError
         lock = threading.Lock()
-        refused(bad, lambda: a.run(lambda: lock), "'a'", "lock")
-        refused(bad, lambda: a.run(len, lock), "'a'", "lock")
-        refused(bad, lambda: a.run(lambda: __import__("threading").Lock()), "'a'", "lock")
-        refused(bad, lambda: a.submit(len, [lock]).result(), "lock")
-        refused(bad, lambda: a.run(lambda: (n for n in range(3))), "generator")
+        class Refusing:
+            def __reduce__(self): raise ValueError("not me")
+        class Nonsense:
+            def __reduce__(self): return 7
+        class Wrong:
+            def __reduce__(self): return (5, ())
+        class Reading:
+            def __getstate__(self): return __import__("threading").Lock()
+        async def coroutine(): pass
+        released = memoryview(b"x")
+        released.release()
+        deep = []
+        for _ in range(100_000):
+            deep = [deep]
+        file = tempfile.NamedTemporaryFile("w+")
+        makers = {  # made here, as an argument, or there, as a result
+            "lock": lambda: __import__("threading").Lock(),
+            "generator": lambda: (n for n in range(3)),
+            "coroutine": coroutine,
+            "open file": lambda: open("/dev/null"),
+            "BufferedReader": lambda: open("/dev/null", "rb"),
+            "socket": lambda: __import__("socket").socket(),
+            "_thread.lock": lambda: __import__("threading").Thread(),
+            "frame": lambda: __import__("sys")._getframe(),
+            "weakref": lambda: __import__("weakref").ref(int),
+            "not me": Refusing, "must return a string or tuple": Nonsense, "must be callable": Wrong,
+            "_thread.lock'": Reading,
+            "nditer": lambda: __import__("numpy").nditer([1]),
+            "pointers": lambda: __import__("ctypes").c_char_p(b"x"),
+            "deep": lambda: __import__("functools").reduce(lambda inner, _: [inner], range(100_000), []),
+            "released": lambda: (lambda view: (view.release(), view)[1])(memoryview(b"x")),
+        }
+        for word, make in makers.items():
+            value = make()
+            holder = {"key": [value]} if word != "deep" else value
+            for call in (
+                lambda: a.run(cast, None, value), lambda: a.run(cast, None, holder),
+                lambda: a.run(len, x=value),
+                lambda: a.submit(lambda x: None, value).result(), lambda: a.import_module("math").sqrt(value),
+                lambda: a.import_module("math").__setattr__("vlcs_test", value),
+            ):
+                error = refused(bad, call, "'a'", word, "nothing was run")
+                assert "argument" in str(error) or "the value" in str(error), error
+                assert error.subject, error
+            refused(bad, lambda: a.run(lambda: value), "the function", word)
+            refused(bad, lambda: a.run(make), "has run", "its result", word)
+            refused(bad, lambda: a.submit(lambda: [make()]).result(), "has run", "its result", word)
+        refused(bad, lambda: a.run(cast, 1, lock), "argument 2, <unlocked _thread.lock")
+        refused(bad, lambda: a.run(dict, one=1, two=lock), "argument two=<unlocked")
+        arrays = numpy.array([1, "x", None, [1]], dtype=object)
+        assert (a.run(cast, None, arrays) == arrays).all()  # by value
+        refused(bad, lambda: a.run(cast, None, numpy.array([lock])), "lock")
+        assert a.run(lambda: __import__("sys").stdout.fileno()) == 1
+        assert a.run(lambda stream: stream is __import__("sys").stdout, sys.stdout)
         assert a.run(len, "on") == 2
+        assert a.stats().leases == 0
+        """
+    )
+
+
+def test_what_cannot_be_rebuilt_there_or_here() -> None:
+    check(
+        """
+        import gc, importlib.machinery, types, numpy
+        from typing import cast
+        a = vlcs.VLC("a")
+        def rebuilding(message): raise ZeroDivisionError(message)
+        def ending(kind, *args): raise kind(*args)
+        class Bad:
+            def __reduce__(self): return rebuilding, ("when rebuilt",)
+        class State:
+            def __init__(self): self.x = 1
+            def __setstate__(self, state): raise ValueError("no state")
+        class Ending:
+            def __init__(self, kind): self.kind = kind
+            def __reduce__(self): return ending, (self.kind, "rebuilt")
+        class Away: pass
+        only_here = sys.modules["only_here"] = types.ModuleType("only_here")
+        only_here.__spec__ = importlib.machinery.ModuleSpec("only_here", None)
+        Away.__module__, Away.__qualname__, only_here.Away = "only_here", "Away", Away
+        bad = vlcs.PicklingError
+        array = numpy.ones(1000)
+        def result(kind):
+            return kind.__new__(kind) if kind.__name__ == "Bad" else kind()
+        for value, kind, words in (
+            (Bad(), ZeroDivisionError, "when rebuilt"), (State(), ValueError, "no state"),
+        ):
+            for call in (
+                lambda: a.run(cast, array, value), lambda: a.run(lambda x, y: x, array, [value]),
+                lambda: a.submit(cast, array, value).result(),
+            ):
+                error = refused(bad, call, "argument 2,", "cannot be rebuilt there", words, "nothing was run")
+                assert type(error.__cause__) is kind
+                assert type(error.__cause__.__cause__) is vlcs.RemoteTraceback
+                if kind is ZeroDivisionError:
+                    assert "in rebuilding" in error.__cause__.__cause__.text
+            refused(bad, lambda: a.run(dict, one=1, two=value), "argument two=")
+            refused(bad, lambda: a.run(lambda: value), "the function", words)
+            refused(bad, lambda: a.import_module("math").sqrt(value), "argument 1,", words)
+            refused(bad, lambda: a.import_module("math").__setattr__("x", value), "the value", words)
+            refused(bad, lambda: a.run(result, type(value)), "has run", "cannot be rebuilt here", words)
+        for kind in (KeyboardInterrupt, SystemExit):  # they mean the same wherever they are raised
+            for call in (lambda: a.run(cast, None, Ending(kind)), lambda: a.run(lambda: Ending(kind))):
+                try:
+                    call()
+                except kind as error:
+                    assert error.args == ("rebuilt",)
+                else:
+                    raise SystemExit("nothing was raised")
+        try:
+            a.run(cast, None, Away())
+        except ModuleNotFoundError as error:  # what is not installed there
+            assert error.name == "only_here" and "argument 2," in error.__notes__[0], error.__notes__
+        else:
+            raise SystemExit("accepted")
+        assert a.run(len, "on") == 2
+        gc.collect()
+        a.run(gc.collect)
+        a.run(len, "")
+        assert a.stats().leases == 0, a.stats().leases
         """
     )
 

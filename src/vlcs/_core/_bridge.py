@@ -172,7 +172,7 @@ class Bridge:
         buffers: list[pickle.PickleBuffer] = []
         payload = self._encode(what, request, buffers, plain=plain and _is_plain(request))
         answer, leases = self._interpreter.call(payload, buffers)
-        return self._decode(what, answer, leases)
+        return self._decode(what, answer, leases, request)
 
     def _keep(self, number: int) -> Kept:
         kept = Kept(number)
@@ -208,7 +208,9 @@ class Bridge:
         finally:
             _thread.destination = before
 
-    def _decode(self, what: object, payload: bytes, leases: Sequence[Any]) -> Any:
+    def _decode(
+        self, what: object, payload: bytes, leases: Sequence[Any], request: tuple[Any, ...] = ()
+    ) -> Any:
         __tracebackhide__ = True
         try:
             kind, *details = _sharing.loads(payload, leases)
@@ -227,7 +229,9 @@ class Bridge:
                 kept = None if number is None else self._keep(number)
                 return Reference(kind, text, doc, type_name, kept)
             case "error":
-                self._raise(what, *details)
+                self._raise(self._rebuild(what, *details))
+            case "undecodable":
+                self._raise(self._refusal(what, request, self._rebuild(what, *details)))
             case "unpicklable":
                 type_name, why = details
                 raise PicklingError(
@@ -240,8 +244,7 @@ class Bridge:
             f"the context {self.name!r} gave an answer of unknown kind {kind!r}. Please report it."
         )
 
-    def _raise(self, what: object, parts: _exceptions.Parts, story: _exceptions.Story) -> NoReturn:
-        __tracebackhide__ = True
+    def _rebuild(self, what: object, parts: _exceptions.Parts, story: _exceptions.Story) -> BaseException:
         cause = RemoteTraceback(story, self.name)
         # Of two exceptions that one led to, a traceback shows the cause only.
         cause.__context__ = sys.exc_info()[1]
@@ -256,7 +259,8 @@ class Bridge:
                 text,
             )
 
-        error = _exceptions.rebuild(parts, _loads, substitute)
+        error: BaseException = _exceptions.rebuild(parts, _loads, substitute)
+        BaseException.__setattr__(error, "__cause__", cause)  # the class may be frozen
         if isinstance(error, ModuleNotFoundError) and self._sys_path is not None:
             later = [entry for entry in sys.path if entry not in self._sys_path]
             if later:
@@ -265,8 +269,37 @@ class Bridge:
                     f"got {later!r}. Make contexts after changing sys.path, or change it there too: "
                     "vlc.run(site.addsitedir, folder)."
                 )
+        return error
+
+    def _refusal(self, what: object, request: tuple[Any, ...], error: BaseException) -> BaseException:
+        """For a request that cannot be rebuilt there: what is missing there is said as by any function."""
+        part = self._refused_part(request)
+        if isinstance(error, ImportError):
+            error.add_note(f"It was needed to rebuild {part} in the context {self.name!r}; nothing was run.")
+            return error
+        refusal = PicklingError(
+            f"cannot run {describe(what)} in the context {self.name!r}: {part} cannot be rebuilt there "
+            f"({type(error).__name__}: {error}). Pass plain data or arrays, or make the object inside the "
+            "function; nothing was run.",
+            part,
+        )
+        refusal.__cause__ = error
+        return refusal
+
+    def _refused_part(self, request: tuple[Any, ...]) -> str:
+        for words, part in _parts(request):
+            buffers: list[pickle.PickleBuffer] = []
+            payload = self._encode(words, ("accept", part), buffers, plain=False)
+            answer, leases = self._interpreter.call(payload, buffers)
+            if _sharing.loads(answer, leases)[0] == "undecodable":
+                return words
+        return "a combination of its arguments"
+
+    @staticmethod
+    def _raise(error: BaseException) -> NoReturn:
+        __tracebackhide__ = True
         try:
-            raise error from cause
+            raise error
         finally:
             del error  # its traceback holds this frame: without the reference there is no cycle
 
@@ -316,7 +349,8 @@ def _cloud_pickler() -> Any:
         return rebuild, tuple(code.co_filename if arg == "<dynamic-code>" else arg for arg in args)
 
     rules[CodeType] = reduce_code_with_file
-    rules.pop(memoryview, None)  # it copies; the rule of _sharing does not
+    for kind in (memoryview, io.TextIOWrapper):  # it copies; the rules of _sharing do not
+        rules.pop(kind, None)
     return type("CloudPickler", (cloudpickle.Pickler,), {"dispatch_table": rules})
 
 

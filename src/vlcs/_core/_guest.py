@@ -48,8 +48,12 @@ def serve(payload: bytes, buffers: Sequence[Any]) -> Answer:
     if threading._trace_hook or threading._profile_hook:  # type: ignore[attr-defined]  # noqa: SLF001
         _follow_hooks()
     try:
-        request = _sharing.loads(payload, buffers)
-        answer = _OPERATIONS[request[0]](*request[1:])
+        try:
+            request = _sharing.loads(payload, buffers)
+        except Exception as error:  # noqa: BLE001 - rebuilding runs code of any class
+            answer = _encode("undecodable", *_exceptions.take_apart(error, _pickled))
+        else:
+            answer = _OPERATIONS[request[0]](*request[1:])
     except BaseException as error:  # noqa: BLE001 - all of them go home, SystemExit too
         answer = _encode_error(error)
     finally:
@@ -128,6 +132,11 @@ def _directory(root: str | int, path: Sequence[str]) -> Answer:
     return _encode("value", dir(_resolve(root, path)))
 
 
+def _accept(_: Any) -> Answer:
+    """Says that what came could be rebuilt."""
+    return _encode("value", None)
+
+
 def _release(numbers: Sequence[int]) -> Answer:
     """Gives up objects that the host needs no more."""
     for number in numbers:
@@ -185,6 +194,7 @@ _OPERATIONS: dict[str, Callable[..., Answer]] = {
     "fetch": _fetch,
     "store": _store,
     "directory": _directory,
+    "accept": _accept,
     "release": _release,
     "frames": _frames,
     "prepare": _prepare,
@@ -339,7 +349,8 @@ def _cloud_pickler() -> Any:
     import cloudpickle  # noqa: PLC0415 - the guest's own or lent by the host
 
     rules = _exceptions.Rules(cloudpickle.Pickler.dispatch_table)
-    rules.pop(memoryview, None)  # it copies; ours does not
+    for kind in (memoryview, io.TextIOWrapper):  # it copies; ours do not
+        rules.pop(kind, None)
     return type("CloudPickler", (cloudpickle.Pickler,), {"dispatch_table": rules})
 
 

@@ -34,6 +34,7 @@ def load_rules(package: str) -> Any:
 def extend(table: MutableMapping[Any, Callable[[Any], Any]]) -> None:
     """Adds the rules to a pickler's dispatch table; those of packages once they are imported."""
     table.setdefault(memoryview, _reduce_view)
+    table.setdefault(io.TextIOWrapper, _reduce_file)
     array_type = getattr(sys.modules.get("numpy"), "ndarray", None)  # none, too, while it is being imported
     if array_type is not None:
         table.setdefault(array_type, _reduce_array)
@@ -142,6 +143,14 @@ def named(module: str, name: str) -> Any:
 
 
 _REBUILD = named("_vlcs_sharing", "rebuild")
+
+
+def _reduce_file(file: io.TextIOWrapper) -> Any:
+    """Not its text, as cloudpickle would: a file that is read or written there is another then."""
+    for name in ("stdin", "stdout", "stderr"):
+        if file is getattr(sys, name):
+            return getattr, (_Reduced(importlib.import_module, "sys"), name)
+    raise TypeError(f"an open file, {file.name!r}, stays in its interpreter: pass its path, or open it there")
 
 
 def _reduce_view(view: memoryview) -> Any:

@@ -134,10 +134,14 @@ static void forget_objects(struct vlci_realm *realm) {
     vlci_names_forget(realm);
     vlci_array_forget(realm);
     vlci_object **objects[] = {
-        &realm->serve,        &realm->end,          &realm->apply,    &realm->resolve,
-        &realm->encode_value, &realm->encode_error, &realm->show,     &realm->follow_hooks,
-        &realm->threading,    &realm->hooks[0],     &realm->hooks[1], &realm->keyboard_interrupt,
-        &realm->lease_type,
+        &realm->serve,          &realm->end,
+        &realm->apply,          &realm->resolve,
+        &realm->encode_value,   &realm->encode_error,
+        &realm->show,           &realm->follow_hooks,
+        &realm->threading,      &realm->hooks[0],
+        &realm->hooks[1],       &realm->keyboard_interrupt,
+        &realm->lease_type,     &realm->arrow_types[0],
+        &realm->arrow_types[1],
     };
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
         realm->api.Py_DecRef(*objects[i]);

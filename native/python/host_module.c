@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arrow.h"
 #include "fork.h"
 #include "interrupt.h"
 #include "status.h"
@@ -160,8 +161,22 @@ static PyObject *host_printed(PyObject *self, PyObject *unused) {
     return (PyObject *)guest->api.none;
 }
 
+/* arrow_lend(capsule) and arrow_borrow(lease): arrow.h's. */
+
+static PyObject *host_arrow_lend(PyObject *self, PyObject *capsule) {
+    return (PyObject *)vlci_arrow_lend(((struct host_object *)self)->guest, (vlci_object *)capsule);
+}
+
+static PyObject *host_arrow_borrow(PyObject *self, PyObject *lease) {
+    return (PyObject *)vlci_arrow_borrow(((struct host_object *)self)->guest, (vlci_object *)lease);
+}
+
 int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssize_t size) {
     static PyMethodDef methods[] = {
+        { "arrow_borrow", host_arrow_borrow, METH_O,
+          "arrow_borrow(lease): an object with __arrow_c_stream__, or None." },
+        { "arrow_lend", host_arrow_lend, METH_O,
+          "arrow_lend(capsule): an object with a buffer, to be lent; or None." },
         { "ask", host_ask, METH_VARARGS,
           "ask(request, fd, text): what vlcs._core._streams.answer of the host says." },
         { "fork", host_fork, METH_VARARGS,
@@ -180,17 +195,16 @@ int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssiz
     vlci_object *type = api->PyType_FromSpec(&spec);
     vlci_object *host = type ? api->PyType_GenericAlloc(type, 0) : NULL;
     if (host) ((struct host_object *)host)->guest = guest;
-    vlci_object *ask = host ? api->PyObject_GetAttrString(host, "ask") : NULL;
-    vlci_object *fork = ask ? api->PyObject_GetAttrString(host, "fork") : NULL;
-    vlci_object *printed = fork ? api->PyObject_GetAttrString(host, "printed") : NULL;
-    vlci_object *bytes = printed ? api->PyBytes_FromStringAndSize(settings, size) : NULL;
+    vlci_object *bytes = host ? api->PyBytes_FromStringAndSize(settings, size) : NULL;
     vlci_object *module = bytes ? api->PyImport_AddModule("_vlcs_host") : NULL; /* borrowed, as is its dict */
     vlci_object *names = module ? api->PyModule_GetDict(module) : NULL;
-    bool added = names && api->PyDict_SetItemString(names, "settings", bytes) == 0 &&
-                 api->PyDict_SetItemString(names, "ask", ask) == 0 &&
-                 api->PyDict_SetItemString(names, "fork", fork) == 0 &&
-                 api->PyDict_SetItemString(names, "printed", printed) == 0;
-    vlci_object *done[] = { bytes, printed, fork, ask, host, type };
+    bool added = names && api->PyDict_SetItemString(names, "settings", bytes) == 0;
+    for (const PyMethodDef *method = methods; added && method->ml_name; method++) {
+        vlci_object *function = api->PyObject_GetAttrString(host, method->ml_name);
+        added = function && api->PyDict_SetItemString(names, method->ml_name, function) == 0;
+        api->Py_DecRef(function); /* NULL is fine */
+    }
+    vlci_object *done[] = { bytes, host, type };
     for (size_t i = 0; i < sizeof done / sizeof done[0]; i++) api->Py_DecRef(done[i]); /* NULL is fine */
     return added ? 0 : -1;
 }

@@ -2,12 +2,14 @@
 
 #include <stdlib.h>
 
+#include "arrow.h"
 #include "status.h"
 
 struct vlci_source {
     struct vlci_realm *owner;
     Py_buffer view; /* filled in place: exporters keep pointers into it */
     atomic_uint references;
+    atomic_bool is_large;
     struct vlci_source *next; /* in owner->released */
 };
 
@@ -92,7 +94,7 @@ void vlci_span_drop(struct vlci_span *span) {
     span->source = NULL;
     if (!source || atomic_fetch_sub(&source->references, 1) != 1) return;
     struct vlci_realm *owner = source->owner;
-    bool prompt = source->view.len >= PROMPT_BYTES || !owner->context;
+    bool prompt = source->view.len >= PROMPT_BYTES || source->is_large || !owner->context;
     vlci_realm_retain(owner);
     source->next = atomic_load(&owner->released);
     while (!atomic_compare_exchange_weak(&owner->released, &source->next, source));
@@ -101,6 +103,8 @@ void vlci_span_drop(struct vlci_span *span) {
         atomic_store(&owner->settling, false); /* the next call settles */
     vlci_realm_release(owner);
 }
+
+void vlci_span_is_large(const struct vlci_span *span) { span->source->is_large = true; }
 
 /* The lease of `realm` that covers the memory, as a span on its source. */
 static bool find_lease(struct vlci_realm *realm, struct vlci_span *span) {
@@ -179,7 +183,15 @@ vlci_object *vlci_lease_new(struct vlci_realm *holder, const struct vlci_span *s
     return object;
 }
 
+bool vlci_lease_span(const struct vlci_realm *realm, vlci_object *object, struct vlci_span *span) {
+    if (object->type != realm->lease_type) return false;
+    *span = ((struct lease_object *)object)->lease->span;
+    atomic_fetch_add(&span->source->references, 1);
+    return true;
+}
+
 void vlci_leases_forget(struct vlci_realm *realm) {
+    vlci_arrow_forget(realm);
     while (realm->leases) free_lease(realm->leases);
     struct vlci_source *source = atomic_exchange(&realm->released, NULL);
     while (source) {

@@ -32,6 +32,12 @@ void vlci_span_drop(struct vlci_span *span);
  * NULL: an exception is set there. */
 vlci_object *vlci_lease_new(struct vlci_realm *holder, const struct vlci_span *span);
 
+/* The span of a Lease object, with a reference of its own; false: the object is no Lease of `realm`. */
+bool vlci_lease_span(const struct vlci_realm *realm, vlci_object *object, struct vlci_span *span);
+
+/* Says that it stands for much memory, so that its owner gets it back at once. */
+void vlci_span_is_large(const struct vlci_span *span);
+
 /* Frees what nobody holds any more, under the realm's GIL. */
 void vlci_sources_settle(struct vlci_realm *realm);
 

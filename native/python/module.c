@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "arrow.h"
 #include "closing.h"
 #include "lease.h"
 #include "status.h"
@@ -32,6 +33,16 @@ static PyObject *module_allowed_nodes(PyObject *module, PyObject *unused) {
     vlc_error error = VLC_ERROR_INIT;
     if (vlc_allowed_nodes(nodes, VLC_NODES, &count, &error) != VLC_OK) return vlci_raise(&error);
     return vlci_number_list(nodes, count);
+}
+
+static PyObject *module_arrow_lend(PyObject *module, PyObject *capsule) {
+    (void)module;
+    return (PyObject *)vlci_arrow_lend(vlci_host(), (vlci_object *)capsule);
+}
+
+static PyObject *module_arrow_borrow(PyObject *module, PyObject *lease) {
+    (void)module;
+    return (PyObject *)vlci_arrow_borrow(vlci_host(), (vlci_object *)lease);
 }
 
 static PyObject *module_context_name_of(PyObject *module, PyObject *address) {
@@ -151,6 +162,12 @@ static PyMethodDef module_methods[] = {
     { "allowed_nodes", module_allowed_nodes, METH_NOARGS,
       "allowed_nodes()\n--\n\nNUMA nodes whose memory may be used." },
     { "limits", module_limits, METH_NOARGS, "limits()\n--\n\nThe figures of vlc_limits." },
+    { "arrow_borrow", module_arrow_borrow, METH_O,
+      "arrow_borrow(lease)\n--\n\nAn object with __arrow_c_stream__ on what arrow_lend made; None: it is no "
+      "lease of this interpreter." },
+    { "arrow_lend", module_arrow_lend, METH_O,
+      "arrow_lend(capsule)\n--\n\nWhat an Arrow stream gives, as an object with a buffer, to be lent; None: "
+      "it fails." },
     { "context_name_of", module_context_name_of, METH_O,
       "context_name_of(address)\n--\n\nName of the context whose library holds the address; 0: that this "
       "thread is "

@@ -28,6 +28,8 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(void, PyBuffer_Release, (Py_buffer *))                                                                 \
     X(int, PyBytes_AsStringAndSize, (vlci_object *, char **, Py_ssize_t *))                                  \
     X(vlci_object *, PyBytes_FromStringAndSize, (const char *, Py_ssize_t))                                  \
+    X(void *, PyCapsule_GetPointer, (vlci_object *, const char *))                                           \
+    X(vlci_object *, PyCapsule_New, (void *, const char *, void (*)(PyObject *)))                            \
     X(vlci_object *, PyComplex_FromDoubles, (double, double))                                                \
     X(double, PyComplex_ImagAsDouble, (vlci_object *))                                                       \
     X(double, PyComplex_RealAsDouble, (vlci_object *))                                                       \

@@ -16,6 +16,7 @@
 
 struct vlci_source;
 struct vlci_lease;
+struct vlci_hold;
 struct vlci_visit;
 struct vlci_interruptible;
 struct vlci_name;
@@ -44,6 +45,7 @@ struct vlci_realm {
     enum vlci_life life;
     unsigned inside;           /* threads that are, or are about to be, in this interpreter */
     struct vlci_lease *leases; /* that objects of this realm hold on others' memory; the newest first */
+    struct vlci_hold *holds;   /* the same, of Arrow arrays */
     struct vlci_name *names;   /* by which the host calls functions of this guest */
     bool abandoned;            /* it is to be finalised also while its arrays are held */
     /* Once set, the guest goes by itself with its last array; called on its home thread then. */
@@ -57,6 +59,7 @@ struct vlci_realm {
     bool stayed_behind;                     /* of a child: it lives in the parent, where its threads are */
 
     vlci_object *lease_type;
+    vlci_object *arrow_types[2]; /* arrow.c's, made when they are first needed */
     _Atomic(struct vlci_numpy *)
         numpy; /* array.c's, once it has been imported there; written under its GIL */
     /* Guests only. */

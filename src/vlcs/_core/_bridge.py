@@ -23,7 +23,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from vlcs._core import _exceptions, _sharing
+from vlcs._core import _exceptions, _native, _sharing
 from vlcs._core._errors import InternalError, PicklingError, RemoteError
 from vlcs._core._gate import describe
 
@@ -471,6 +471,7 @@ def _load_rules(package: str) -> Any:
 
 sys.modules.setdefault("_vlcs_sharing", _sharing)
 _sharing.load_rules = _load_rules
+_sharing.native = _native
 
 
 @lru_cache(maxsize=1)

@@ -182,6 +182,7 @@ def _prepare(sharing: dict[str, str], cloudpickle_folder: str | None) -> Answer:
         return rules[package]
 
     _sharing.load_rules = load_rules
+    _sharing.native = _vlcs_host
     if cloudpickle_folder is not None:
         sys.meta_path.append(_LentPackage("cloudpickle", cloudpickle_folder))
     return _encode("value", None)

@@ -230,5 +230,11 @@ def allowed_nodes() -> list[int]:
 def limits() -> dict[str, Any]:
     """The figures of `vlc_get_limits`."""
 
+def arrow_lend(capsule: object) -> object | None:
+    """What an "arrow_array_stream" gives, as an object with a buffer, to be lent; None: the stream fails."""
+
+def arrow_borrow(lease: Lease) -> Any:
+    """An object with `__arrow_c_stream__` on what `arrow_lend` made; None: it is no lease of here."""
+
 def context_name_of(address: int) -> str | None:
     """Name of the context whose library holds the address; 0: that this thread is inside of."""

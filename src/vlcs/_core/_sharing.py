@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, MutableMapping
 
 
-PACKAGES = {"pandas": "DataFrame", "torch": "Tensor"}
+PACKAGES = {"pandas": "DataFrame", "polars": "DataFrame", "torch": "Tensor"}
 """Packages that have a `_sharing_*.py`, each with one of the types that it has rules for."""
+
+
+native: Any = None
+"""Each side puts the module of its C code here, which has `arrow_lend` and `arrow_borrow`."""
 
 
 def load_rules(package: str) -> Any:

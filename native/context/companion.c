@@ -1,5 +1,6 @@
 #include "context/companion.h"
 
+#include "context/controller.h"
 #include "context/evict.h"
 #include "loader/error.h"
 #include "loader/memory.h"
@@ -71,6 +72,9 @@ static void *call_inside(struct vlci_thread *self, struct vlci_errand *errand) {
     locale_t locale = uselocale(vlci_context_locale(context));
     sigdelset(&theirs, vlci_evict_signal());
     pthread_sigmask(SIG_SETMASK, &theirs, &signals);
+    bool is_outermost =
+        self->seat.companion && self->seat.depth == 1; /* none of its calls goes on further out */
+    if (is_outermost && vlci_controllers_are_new(context)) vlci_controllers_follow(context);
     errno = errand->error_number;
     void *result = errand->function(errand->argument);
     int error_number = errno;

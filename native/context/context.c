@@ -1,6 +1,7 @@
 #include "context/context.h"
 
 #include "context/companion.h"
+#include "context/controller.h"
 #include "context/evict.h"
 #include "context/policy.h"
 #include "context/wrap.h"
@@ -214,6 +215,7 @@ char **vlci_list_copy(const char *const *list) {
 static void context_free(vlc_context *context) {
     vlci_wrap_forget(context);
     vlci_open_unload(context);
+    vlci_controllers_free(context);
     vlci_companions_free(context);
     vlci_slots_free(context);
     vlci_thunks_free(context);
@@ -558,6 +560,7 @@ static int finalise(vlc_context *context, int64_t deadline, vlc_error *error) {
                          "cannot close context '%s' yet: %d calls are still inside it; let them return, or "
                          "close with a longer timeout",
                          context->name, atomic_load(&context->visits));
+    atomic_store(&context->told, 0); /* who enters from now on has nothing to follow */
     if ((status = vlci_run_inside(context, finalise_inside, context, error))) return status;
     vlci_thread_exits_drop(context);
     vlci_key_drop_context(context);

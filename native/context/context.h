@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 struct vlci_companion;
+struct vlci_controlled;
 struct vlci_joinable;
 struct vlci_leaving;
 struct vlci_missing;
@@ -45,6 +46,8 @@ enum vlci_state {
     VLCI_DEAD     /* of another thread than the one that forked: only its name is left in the child */
 };
 
+#define VLCI_TOLD (~UINT64_C(0x3ffff)) /* the bits of vlc_context.told */
+
 struct vlc_context {
     struct vlci_weak *weak; /* by which wrapped pointers know it; NULL: there are none. VLCI_CONTEXT_WEAK */
     char *name;
@@ -56,6 +59,7 @@ struct vlc_context {
     /* loader */
     pthread_mutex_t load_lock;   /* recursive: constructors load more */
     pthread_mutex_t images_lock; /* over `images` alone, so that unwinders need not wait for constructors */
+    unsigned load_depth;         /* opens under way, one within the other; under load_lock */
     struct vlci_image **images;
     size_t image_count;
     struct vlci_image **global; /* the root's closure, and what RTLD_GLOBAL promoted */
@@ -93,8 +97,12 @@ struct vlc_context {
     /* slice */
     vlci_lock slice_lock;
     cpu_set_t cpus;
-    _Atomic(unsigned) moves, moved;                           /* to other CPUs: begun, and ended */
-    vlci_lock move_lock;                                      /* one at a time */
+    _Atomic(unsigned) moves, moved;             /* to other CPUs: begun, and ended */
+    vlci_lock resize_lock;                      /* one at a time */
+    struct vlci_controlled *_Atomic controlled; /* libraries that are told how many threads to use */
+    unsigned tellings;                          /* of these; under resize_lock */
+    _Atomic(uint64_t) told;                     /* what they were told last; 0: nothing yet */
+    pthread_key_t told_key;                     /* what the thread was: the same, and more in other bits */
     struct vlci_child_view *_Atomic child_view, *child_views; /* what children are told; all that ever were */
     struct vlci_quality quality;
     struct vlci_policy *_Atomic policy, *policies; /* of its memory: in force, or NULL; all that ever were */
@@ -153,6 +161,8 @@ void vlci_context_cpus(vlc_context *context, cpu_set_t *cpus);
 /* To be called after a thread's affinity was set from the slice as it was `seen`: a resize between the two has
  * moved the thread already, and would be undone. */
 void vlci_slice_settle(vlc_context *context, pid_t tid, const cpu_set_t *seen);
+/* Tells the libraries again; on a thread that is inside. */
+void vlci_slice_tell(vlc_context *context);
 /* This thread's innermost visit has just begun, or `ended`, and its affinity is what it was inside of that. */
 void vlci_slice_enter(struct vlci_thread *thread, const struct vlci_visit *visit);
 void vlci_slice_leave(struct vlci_thread *thread, const struct vlci_visit *ended);
@@ -182,6 +192,7 @@ int vlci_env_make(vlc_context *context, const char *const *changes, vlc_error *e
 char *vlci_getenv(const char *name, vlc_context *context); /* the string stays as long as the context */
 bool vlci_context_env(vlc_context *context, const char *name, char *value, size_t capacity);
 char **vlci_context_environ(vlc_context *context);
+bool vlci_env_has_thread_count(vlc_context *context, const char *beginnings); /* "OMP_ MKL_" */
 const char *vlci_env_value(char *const *list, const char *name); /* async-signal-safe, without the lock */
 locale_t vlci_context_locale(vlc_context *context);
 bool vlci_locale_make(vlc_context *context);

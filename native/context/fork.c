@@ -30,7 +30,6 @@ static void locks(vlc_context *current, enum vlci_fork when) {
         vlci_lock_fork(&current->locale_lock, when);
         vlci_lock_fork(&current->env_lock, when);
         vlci_lock_fork(&current->exit_lock, when);
-        vlci_lock_fork(&current->move_lock, when);
         vlci_lock_fork(&current->slice_lock, when);
         vlci_lock_fork(&current->leaving_lock, when);
         vlci_lock_fork(&current->joinable_lock, when);
@@ -55,6 +54,7 @@ static void prepare(void) {
     vlc_context *current = vlci_context_current();
     if (current) {
         vlci_atfork_run(current, VLCI_FORK_PREPARE);
+        vlci_lock_fork(&current->resize_lock, VLCI_FORK_PREPARE); /* before the next: it lists images */
         pthread_mutex_lock(&current->load_lock);
         pthread_mutex_lock(&current->images_lock);
     }
@@ -72,6 +72,7 @@ static void parent(void) {
     if (!current) return;
     pthread_mutex_unlock(&current->images_lock);
     pthread_mutex_unlock(&current->load_lock);
+    vlci_lock_fork(&current->resize_lock, VLCI_FORK_PARENT);
     vlci_atfork_run(current, VLCI_FORK_PARENT);
 }
 
@@ -102,6 +103,7 @@ static void child(void) {
         vlci_os_signals_restore(&signals);
         return;
     }
+    vlci_lock_fork(&current->resize_lock, VLCI_FORK_CHILD);
     vlci_context_locks_init(current); /* their owner is a thread id, and this thread has another now */
     atomic_store(&current->threads, vlci_thread_current->owner == current);
     atomic_store(&current->visits, visits_of_this_thread(current));

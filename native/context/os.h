@@ -65,6 +65,9 @@ int vlci_os_nodes_allowed(vlci_nodes *nodes);
 /* The nodes of these CPUs; all that have CPUs where the kernel does not tell. */
 void vlci_os_nodes_of(const cpu_set_t *cpus, vlci_nodes *nodes);
 
+/* The first of the CPUs that share a core with this one; itself, where the kernel does not tell. */
+unsigned vlci_os_core(unsigned cpu);
+
 /* Nanoseconds of CPU time and context switches of a thread of this process; false when it is gone. */
 bool vlci_os_thread_usage(pid_t tid, uint64_t *cpu_time, uint64_t *voluntary, uint64_t *involuntary);
 

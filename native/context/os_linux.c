@@ -164,6 +164,17 @@ void vlci_os_nodes_of(const cpu_set_t *cpus, vlci_nodes *nodes) {
     if (!CPU_COUNT(nodes)) *nodes = online;
 }
 
+unsigned vlci_os_core(unsigned cpu) {
+    static _Atomic(unsigned) known[VLCI_CPUS]; /* plus 1, as it takes some microseconds */
+    if (!known[cpu]) {
+        char path[80], text[64], *end;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
+        unsigned long first = read_file(path, text, sizeof text) > 0 ? strtoul(text, &end, 10) : cpu;
+        known[cpu] = (unsigned)(first < VLCI_CPUS ? first : cpu) + 1;
+    }
+    return known[cpu] - 1;
+}
+
 int vlci_os_execveat(int folder, const char *path, char *const arguments[], char *const environment[],
                      int flags) {
     return (int)syscall(SYS_execveat, folder, path, arguments, environment, flags);

@@ -1,6 +1,7 @@
 /* A context's own threads, for vlc_submit: made on first use, pinned, each with a queue of its own beside the
  * common one. */
 #include "context/context.h"
+#include "context/controller.h"
 #include "context/policy.h"
 #include "loader/error.h"
 #include "loader/thread.h"
@@ -81,6 +82,7 @@ static void *work(void *argument) {
         }
         pthread_mutex_unlock(&pool->lock);
         vlci_policy_follow(pool->context);
+        if (vlci_controllers_are_new(pool->context)) vlci_controllers_follow(pool->context);
         task->result = task->function(task->argument);
         if (pool->fork_count != vlci_fork_count)
             return NULL; /* it forked: the process ends with this thread */

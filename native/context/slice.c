@@ -1,5 +1,6 @@
 /* The CPUs of a context. */
 #include "context/context.h"
+#include "context/controller.h"
 #include "context/cpu_list.h"
 #include "context/policy.h"
 #include "loader/error.h"
@@ -101,10 +102,12 @@ static void move(struct vlci_thread *thread, void *context) {
         vlci_os_wake_word(&thread->held);
 }
 
-/* Of this thread, which has the mask `now`. */
+/* Of this thread, which has the mask `now` (NULL: it is not known). */
 static void take_mask(const struct vlci_visit *visit, const cpu_set_t *now) {
-    cpu_set_t mask, before = *now;
+    cpu_set_t mask, before;
     unsigned moves;
+    CPU_ZERO(&before);
+    if (now) before = *now;
     do { /* a thread that moves us from now on may be overtaken by what we have read before */
         moves = atomic_load(&visit->context->moves);
         mask_of(visit, &mask);
@@ -115,7 +118,10 @@ static void take_mask(const struct vlci_visit *visit, const cpu_set_t *now) {
 
 void vlci_slice_enter(struct vlci_thread *thread, const struct vlci_visit *visit) {
     await_free(thread);
-    if (visit->has_cpus) take_mask(visit, &visit->cpus);
+    if (!visit->has_cpus) return;
+    const vlc_context *outer = visit->outer->context;
+    bool was_moved = outer && visit->moved != atomic_load(&outer->moves); /* since the mask was asked for */
+    take_mask(visit, was_moved ? NULL : &visit->cpus);
 }
 
 void vlci_slice_leave(struct vlci_thread *thread, const struct vlci_visit *ended) {
@@ -130,34 +136,66 @@ void vlci_slice_leave(struct vlci_thread *thread, const struct vlci_visit *ended
         take_mask(visit, &ended->cpus);
 }
 
-int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_error *error) {
-    cpu_set_t set;
-    int status = vlci_context_check_open(context, error);
-    if (!status) status = vlci_slice_check(context->name, cpus, count, &set, error);
-    struct vlci_policy *policy = NULL;
-    if (!status) status = vlci_policy_on(context, &set, &policy, error);
-    if (status) return status;
-    struct vlci_child_view *view = vlci_child_view_make(&set);
-    if (!view) {
-        free(policy);
-        return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
-                         "cannot resize context '%s': out of memory", context->name);
-    }
-    sigset_t signals;
-    vlci_os_signals_block(&signals); /* a handler may fork, which takes this lock */
-    vlci_lock_take(&context->move_lock);
+struct resizing {
+    vlc_context *context;
+    cpu_set_t cpus;
+    struct vlci_child_view *view;
+    struct vlci_policy *policy;
+    bool may_set; /* the numbers of this thread */
+};
+
+static void *change(void *argument) {
+    struct resizing *to = argument;
+    vlc_context *context = to->context;
     vlci_lock_take(&context->slice_lock);
-    context->cpus = set;
-    vlci_child_view_set(context, view);
-    bool replaced = vlci_policy_replace(context, policy);
+    context->cpus = to->cpus;
+    vlci_child_view_set(context, to->view);
+    bool replaced = vlci_policy_replace(context, to->policy);
     atomic_fetch_add(&context->moves, 1);
     vlci_lock_drop(&context->slice_lock);
     vlci_thread_each(NULL, move, context);
     atomic_store(&context->moved, atomic_load(&context->moves));
-    vlci_lock_drop(&context->move_lock);
-    vlci_os_signals_restore(&signals);
     if (replaced) vlci_policy_spread(context);
-    return VLC_OK;
+    return NULL;
+}
+
+static void *change_and_tell(void *argument) {
+    struct resizing *to = argument;
+    struct vlci_numbers before;
+    vlci_controllers_look(to->context, &before);
+    change(to);
+    vlci_controllers_tell(to->context, &before, to->may_set);
+    return NULL;
+}
+
+void vlci_slice_tell(vlc_context *context) {
+    struct vlci_numbers before;
+    VLCI_HOLD(&context->resize_lock);
+    if (!vlci_controllers_find(context)) return;
+    vlci_controllers_look(context, &before);
+    vlci_controllers_tell(context, &before, false);
+}
+
+int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_error *error) {
+    struct resizing to = { .context = context, .may_set = !vlci_visit_is_inside(context) };
+    int status = vlci_context_check_open(context, error);
+    if (!status) status = vlci_slice_check(context->name, cpus, count, &to.cpus, error);
+    if (!status) status = vlci_policy_on(context, &to.cpus, &to.policy, error);
+    if (!status && !(to.view = vlci_child_view_make(&to.cpus)))
+        status = vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
+                           "cannot resize context '%s': out of memory", context->name);
+    if (!status) {
+        VLCI_HOLD(&context->resize_lock);
+        if (vlci_controllers_find(context))
+            status = vlc_run(context, change_and_tell, &to, NULL, error);
+        else
+            change(&to);
+    }
+    if (status) { /* nothing has taken them */
+        free(to.policy);
+        free(to.view);
+    }
+    return status;
 }
 
 void vlci_slice_settle(vlc_context *context, pid_t tid, const cpu_set_t *seen) {

@@ -1,6 +1,7 @@
 /* Entering and leaving a context: what a thread takes on and gets back. */
 #include "context/companion.h"
 #include "context/context.h"
+#include "context/controller.h"
 #include "context/policy.h"
 #include "loader/error.h"
 #include "loader/memory.h"
@@ -43,6 +44,7 @@ int vlci_visit_enter(vlc_context *context, vlc_error *error) {
     if (!visit)
         return vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name, "cannot enter context '%s': out of memory",
                          context->name);
+    bool follows = vlci_controllers_are_new(context) && !vlci_visit_is_inside(context);
     visit->outer = thread->visit;
     visit->context = context;
     visit->depth = 0;
@@ -54,6 +56,7 @@ int vlci_visit_enter(vlc_context *context, vlc_error *error) {
     visit->locale = uselocale(context->locale);
     thread->visit = visit;
     vlci_slice_enter(thread, visit);
+    if (follows) vlci_controllers_follow(context);
     return VLC_OK;
 }
 

@@ -199,6 +199,29 @@ typedef struct vlc_limits {
         *host_malloc; /* file of a malloc that replaced libc's: contexts use it, leaks stay; NULL: none */
 } vlc_limits;
 
+/* How a library takes part when its context gets other CPUs. It follows where its number of threads was that of the
+ * slice's CPUs, or of its cores; a number that somebody has set stays. */
+typedef enum vlc_pool_state {
+    VLC_POOL_UNKNOWN = 0,       /* it has not been told anything yet */
+    VLC_POOL_FOLLOWS = 1,       /* it uses so many threads from its next call on */
+    VLC_POOL_FOLLOWS_ENTRY = 2, /* each thread has a number there, and a new one when it next enters */
+    VLC_POOL_ASKS = 3,          /* it asks another library for the number at each call (OpenMP) */
+    VLC_POOL_HAS_OWN = 4,       /* by a call, or by a variable of the context's env */
+    VLC_POOL_CANNOT = 5, /* it did not take the number, or cannot have more threads than it began with */
+    VLC_POOL_FIXED = 6   /* nobody can tell it: these are the threads that it has made */
+} vlc_pool_state;
+
+typedef struct vlc_pool {
+    uint32_t size;       /* sizeof(vlc_pool): VLC_POOL_INIT */
+    uint32_t state;      /* a vlc_pool_state */
+    uint32_t threads;    /* how many it uses, for the thread that called vlc_resize; 0: not known */
+    uint32_t reserved;   /* 0 */
+    const char *library; /* "OpenMP", "OpenBLAS", "MKL", "BLIS", "PyTorch", "oneTBB", or the soname */
+    const char *path;    /* its file; both are valid until vlc_destroy */
+} vlc_pool;
+
+#define VLC_POOL_INIT { sizeof(vlc_pool), 0, 0, 0, NULL, NULL }
+
 typedef void *(*vlc_function)(void *argument);
 
 /* VLC_ABI_VERSION of the library that runs. */
@@ -298,7 +321,8 @@ VLC_API int vlc_wait(vlc_task *task, void **result, vlc_error *error);
 
 /* Gives the context other CPUs: all its threads move, and what it tells its libraries
  * changes. Threads that are visiting move too, and those that are in another context when
- * they come back. A library that sized its pool before keeps its number of threads. Fails as vlc_create does. */
+ * they come back. Libraries that sized their pools before are told (vlc_get_pool); where there are
+ * such, this thread enters the context for it, as with vlc_run. Fails as vlc_create and vlc_run do. */
 VLC_API int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t cpu_count, vlc_error *error);
 
 /* Gives the context another policy of memory, or none (VLC_MEMORY_DEFAULT): for what is touched from now on, pages
@@ -325,6 +349,15 @@ VLC_API int vlc_allowed_nodes(uint32_t *nodes, size_t capacity, size_t *count, v
  * context takes before it has loaded anything), VLC_MISUSE (closed). */
 #define VLC_MEMORY_LIMIT_LEAST (1ul << 20)
 VLC_API int vlc_set_memory_limit(vlc_context *context, uint64_t bytes, vlc_error *error);
+
+/* How the i-th library with a pool of threads has followed the last vlc_resize, in order of loading; 0 past the
+ * end, and *pool is not written. Its size is the caller's (VLC_POOL_INIT). */
+VLC_API int vlc_get_pool(vlc_context *context, size_t index, vlc_pool *pool);
+
+/* For code that stays inside of a context for long: the libraries that have a number of threads for each thread follow,
+ * for this one, what vlc_resize has told others meanwhile. Where nothing has, it costs nanoseconds. Not to be called by
+ * what a library calls back: it may rely on the number that it has read. Fails: VLC_MISUSE (not inside). */
+VLC_API int vlc_follow(vlc_context *context, vlc_error *error);
 
 /* The slice: writes up to `capacity` CPU numbers in ascending order; returns how many there are. */
 VLC_API size_t vlc_cpus(vlc_context *context, uint32_t *cpus, size_t capacity);

@@ -54,7 +54,9 @@ struct vlci_image {
     struct vlci_image *loader;               /* who needed it first: DT_RPATH is inherited along this chain */
     struct vlci_tls_argument *tls_arguments; /* of its TLSDESC relocations */
     bool deep_bind, lazy, relocated, initialised;
-    bool executable_stack; /* it asked for one; it did not get it */
+    unsigned begun_at;      /* how often the context had been moved when its constructors began to run */
+    _Atomic(bool) is_ready; /* they have run */
+    bool executable_stack;  /* it asked for one; it did not get it */
 };
 
 static inline struct vlci_image *vlci_image_of_region(struct vlci_region *region) {

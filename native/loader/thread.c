@@ -2,6 +2,7 @@
 
 #include "context/companion.h"
 #include "context/context.h"
+#include "context/controller.h"
 #include "context/evict.h"
 #include "context/policy.h"
 #include "context/wrap.h"
@@ -196,6 +197,7 @@ static void *thread_begin(void *argument) {
     uselocale(vlci_context_locale(begin.context));
     vlci_os_signal_unblock(vlci_evict_signal()); /* its maker may block all (jemalloc does) */
     void *way_out[5], *result = NULL;
+    vlci_controllers_begin(begin.context, (void *)begin.function);
     pthread_sigmask(SIG_SETMASK, NULL, &signals);
     /* evict.c may bring us back. Not by siglongjmp: glibc's runs pthread_cleanup handlers on the way, which wait
      * for mutexes that threads evicted before still hold. */

@@ -40,6 +40,14 @@ static bool named(const char *entry, const char *name, size_t length) {
     return !strncmp(entry, name, length) && (entry[length] == '=' || !entry[length]);
 }
 
+static bool begins_with_one_of(const char *name, const char *beginnings) {
+    for (size_t length; *beginnings; beginnings += length + strspn(beginnings + length, " ")) {
+        length = strcspn(beginnings, " ");
+        if (!strncmp(name, beginnings, length)) return true;
+    }
+    return false;
+}
+
 static bool is_thread_count(const char *entry) {
     for (size_t i = 0; i < sizeof thread_counts / sizeof *thread_counts; i++)
         if (named(entry, thread_counts[i], strlen(thread_counts[i]))) return true;
@@ -139,6 +147,13 @@ char *vlci_getenv(const char *name, vlc_context *context) {
     VLCI_HOLD(&context->env_lock);
     char **found = length ? find(context->environment, name, length) : NULL;
     return found ? *found + length + 1 : NULL;
+}
+
+bool vlci_env_has_thread_count(vlc_context *context, const char *beginnings) {
+    for (size_t i = 0; i < sizeof thread_counts / sizeof *thread_counts; i++)
+        if (begins_with_one_of(thread_counts[i], beginnings) && vlci_getenv(thread_counts[i], context))
+            return true;
+    return false;
 }
 
 bool vlci_context_env(vlc_context *context, const char *name, char *value, size_t capacity) {

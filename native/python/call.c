@@ -16,6 +16,7 @@ struct call {
     struct vlci_message request; /* plain arguments, or a pickle */
     struct vlci_message answer;  /* a copy: the guest's bytes cannot be held without its GIL */
     bool has_names;
+    bool outermost;   /* this thread is in no other call of that guest */
     bool plain;       /* the answer is a value */
     bool interrupted; /* by KeyboardInterrupt, outside what `serve` guards */
     int status;
@@ -183,6 +184,7 @@ static void failed(struct call *call) {
 static void *converse(void *argument) {
     struct call *call = argument;
     struct vlci_realm *guest = call->guest;
+    if (call->outermost) vlc_follow(guest->context, &call->error);
     vlci_attach(guest);
     vlci_interrupt_begin(&call->interruptible);
     vlci_object *answer = call->name ? call_function(call) : ask(call);
@@ -203,6 +205,7 @@ static int cross(struct call *call) {
         return -1;
     }
     PyThreadState *state = PyEval_SaveThread();
+    call->outermost = vlci_calls_inside(call->guest) == 0;
     call->outer = innermost;
     innermost = call;
     int status = vlc_run(call->guest->context, converse, call, NULL, &call->error);

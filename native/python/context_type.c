@@ -416,6 +416,23 @@ static PyObject *context_libraries(PyObject *self, PyObject *unused) {
     return list;
 }
 
+static PyObject *context_pools(PyObject *self, PyObject *unused) {
+    (void)unused;
+    vlc_context *context = reach(self);
+    PyObject *list = context ? PyList_New(0) : NULL;
+    vlc_pool pool = VLC_POOL_INIT;
+    for (size_t i = 0; list && vlc_get_pool(context, i, &pool); i++) {
+        PyObject *path = PyUnicode_DecodeFSDefault(pool.path);
+        PyObject *item =
+            path ? Py_BuildValue("sOII", pool.library, path, (unsigned)pool.state, (unsigned)pool.threads)
+                 : NULL;
+        if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
+        Py_XDECREF(item);
+        Py_XDECREF(path);
+    }
+    return list;
+}
+
 static PyObject *context_stats(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = reach(self);
@@ -511,6 +528,8 @@ PyObject *vlci_context_type_new(PyObject *module) {
         { "threads", context_threads, METH_NOARGS, "threads()\n--\n\nIds of its living threads." },
         { "libraries", context_libraries, METH_NOARGS,
           "libraries()\n--\n\nPaths of its libraries, as loaded." },
+        { "pools", context_pools, METH_NOARGS,
+          "pools()\n--\n\nLibraries with pools: (name, path, state, threads)." },
         { "stats", context_stats, METH_NOARGS, "stats()\n--\n\nThe figures of vlc_stats." },
         { "after_fork", context_after_fork, METH_NOARGS,
           "after_fork()\n--\n\nIn a forked child: whether it lives on there, as it was its interpreter that "

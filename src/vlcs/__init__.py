@@ -26,6 +26,7 @@ from vlcs._core._errors import (
 )
 from vlcs._core._library import Library
 from vlcs._core._module import RemoteObject
+from vlcs._core._pool import Pool, Resized
 from vlcs._core._slice import Slice
 from vlcs._core._stats import Limits, Stats, limits
 from vlcs._core._task import Task, in_context
@@ -44,9 +45,11 @@ __all__ = [
     "LoadError",
     "OverlapWarning",
     "PicklingError",
+    "Pool",
     "RemoteError",
     "RemoteObject",
     "RemoteTraceback",
+    "Resized",
     "Slice",
     "StateError",
     "Stats",

@@ -61,6 +61,13 @@ AT(vlc_stats, memory_peak, 120);
 AT(vlc_stats, memory_limit, 128);
 SIZE(vlc_stats, 136);
 
+AT(vlc_pool, size, 0);
+AT(vlc_pool, state, 4);
+AT(vlc_pool, threads, 8);
+AT(vlc_pool, library, 16);
+AT(vlc_pool, path, 24);
+SIZE(vlc_pool, 32);
+
 AT(vlc_limits, size, 0);
 AT(vlc_limits, contexts, 4);
 AT(vlc_limits, static_tls_total, 8);

@@ -105,11 +105,11 @@ static void *come_and_go(void *unused) {
     pthread_barrier_wait(&coming.begin);
     for (int round = 0; round < 1500; round++) {
         CHECK_EQUAL(vlc_enter(mover.context, &error), VLC_OK);
-        if (round % 16 == 0) check_inside(&mover.lock, mover.context);
+        if (round % 4 == 0) check_inside(&mover.lock, mover.context);
         CHECK_EQUAL(vlc_enter(coming.inner, &error), VLC_OK);
-        if (round % 16 == 1) check_inside(&coming.lock, coming.inner);
+        if (round % 4 == 1) check_inside(&coming.lock, coming.inner);
         CHECK_EQUAL(vlc_leave(coming.inner, &error), VLC_OK);
-        if (round % 16 == 2) check_inside(&mover.lock, mover.context);
+        if (round % 4 == 2) check_inside(&mover.lock, mover.context);
         CHECK_EQUAL(vlc_leave(mover.context, &error), VLC_OK);
         cpu_set_t now;
         CHECK_EQUAL(sched_getaffinity(0, sizeof now, &now), 0);

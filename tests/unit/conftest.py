@@ -85,6 +85,9 @@ class FakeContext:
     def libraries(self) -> list[str]:
         return ["/lib/libpython.so"]
 
+    def pools(self) -> list[tuple[str, str, int, int]]:
+        return [("OpenBLAS", "/lib/libopenblas.so", 1, len(self.slice)), ("liba.so", "/lib/liba.so", 6, 3)]
+
     def stats(self) -> dict[str, int]:
         names = "threads visitors libraries voluntary_switches involuntary_switches heap_bytes mapped_bytes"
         more = "library_bytes resident static_tls_bytes static_tls_left lookups cached keys heap_used"

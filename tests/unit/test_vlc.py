@@ -335,8 +335,19 @@ class TestWork:
 class TestResize:
     def test_moves_and_claims(self) -> None:
         vlc = vlcs.VLC("a", cpus="0", exclusive=True)
-        vlc.resize("1")
-        assert vlc.cpus == (1,)
+        resized = vlc.resize("1")
+        assert vlc.cpus == resized.cpus == (1,)
+        assert [pool.library for pool in resized.left_behind] == ["liba.so"]
+        assert resized.pools[0] == vlcs.Pool(
+            "OpenBLAS",
+            "/lib/libopenblas.so",
+            1,
+            follows=True,
+            reason="it uses so many threads from its next call on",
+        )
+        line = vlc.slice.report()["libraries"]
+        assert (line["state"], line["granted"]) == ("advisory", "OpenBLAS 1, liba.so 3")
+        assert line["reason"] == "liba.so 3: it made these threads and has no way to be told another number"
         assert vlcs.VLC("b", cpus="0").cpus == (0,)
 
     def test_without_cpus_it_claims_nothing(self) -> None:

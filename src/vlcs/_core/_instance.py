@@ -20,6 +20,7 @@ from vlcs._core import (
     _memory_limit,
     _native,
     _plan,
+    _pool,
     _python,
     _scheduling,
     _slice,
@@ -31,6 +32,7 @@ from vlcs._core._errors import BusyError, OverlapWarning, StateError, Unavailabl
 from vlcs._core._executor import Executor
 from vlcs._core._gate import Gate, State
 from vlcs._core._kernel_text import format_list
+from vlcs._core._pool import Resized
 from vlcs._core._registry import REGISTRY
 from vlcs._core._resource import State as Worth
 from vlcs._core._service import Service
@@ -119,6 +121,7 @@ class Instance:
         others = (
             *self._memory_resources(),
             *self._service.resources(resident=self.native.resident),
+            _pool.resource(_pool.pools(self.native)),
             _gpu.resource(self.gpu),
         )
         return _slice.grant(request, chosen, REGISTRY.machine(), others=others)
@@ -132,13 +135,14 @@ class Instance:
         """What `verify` asks of each thread besides its CPUs."""
         return (self._service.differences,)
 
-    def resize(self, request: Request | None) -> None:
+    def resize(self, request: Request | None) -> Resized:
         """Moves it to other CPUs."""
         with REGISTRY.lock:
             chosen = self._choose(request)
             self._warn_of_overlaps(chosen)
             self.native.resize(chosen.cpus if chosen else sorted(REGISTRY.machine().allowed))
             self._grant(request, chosen)
+            return Resized(tuple(self.native.cpus()), _pool.pools(self.native))
 
     def interrupt(self) -> None:
         """Raises KeyboardInterrupt in the interpreter's home thread."""

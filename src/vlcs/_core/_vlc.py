@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from vlcs._core._bridge import Bridge
     from vlcs._core._memory import Nodes
     from vlcs._core._module import RemoteObject
+    from vlcs._core._pool import Resized
     from vlcs._core._request import CPURequest
     from vlcs._core._slice import Slice
     from vlcs._core._stats import Stats
@@ -356,16 +357,26 @@ class VLC(Caller):
         fraction: float | None = None,
         node: int | None = None,
         near: VLC | str | None = None,
-    ) -> None:
-        """Gives the context other CPUs: its threads move, and what it tells its libraries changes.
+    ) -> Resized:
+        """Gives the context other CPUs: its threads move at once, and its libraries follow.
 
-        Threads of callers that are inside move too, and those that are in another context when they come
-        back. A library that sized its pool before keeps its number of threads. Options and errors are as for
-        the constructor, and what was made with `exclusive` stays so; after an error the slice is as it was.
+        It may be called by any thread, while others compute in the context. Those that are inside move too,
+        and those that are in another context when they come back. Libraries that sized their pools of threads
+        before are told the new number, where theirs was that of the slice; what somebody has set stays.
+        OpenBLAS and MKL use it from their next call on; OpenMP and PyTorch have a number for each thread,
+        which changes when the thread next enters: at the next `run`, not within a long one
+        (docs/slices.md has the table). This thread enters the context for that.
+
+        Options and errors are as for the constructor, and what was made with `exclusive` stays so; after an
+        error the slice is as it was.
+
+        Returns:
+            The CPUs, the libraries with pools of threads, and which of these keep the number that they had,
+            and why. `slice.report()` says it later.
         """
         instance = self._instance
         instance.gate.check("resize()")
-        instance.resize(
+        return instance.resize(
             _request.read(
                 cpus=cpus,
                 cores=cores,

@@ -1,4 +1,4 @@
-"""Rules for the whole test run: a skip must be one that tests/allowed_skips.txt names."""
+"""Rules for the whole test run: a skip must be one that a list names (tests/allowed_skips.txt)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 HERE = Path(__file__).parent
 
 
-def allowed_skips() -> set[str]:
+def allowed_skips(file: Path) -> set[str]:
     """Names of the skips that a run may have."""
-    lines = (HERE / "allowed_skips.txt").read_text().splitlines()
+    lines = file.read_text().splitlines()
     return {name for line in lines if (name := line.partition("#")[0].strip())}
 
 
@@ -24,8 +24,8 @@ def name_of_skip(report: pytest.TestReport | pytest.CollectReport) -> str:
 class Skips:
     """Watches a run for skips that nobody allowed."""
 
-    def __init__(self) -> None:
-        self.allowed = allowed_skips()
+    def __init__(self, file: Path) -> None:
+        self.allowed = allowed_skips(file)
         self.others: list[str] = []
 
     def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
@@ -58,6 +58,11 @@ class Skips:
             )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A machine that is there to run what others skip has a list of its own (tests/vm/run)."""
+    parser.addoption("--allowed-skips", type=Path, default=HERE / "allowed_skips.txt", metavar="FILE")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the watch."""
-    config.pluginmanager.register(Skips(), "vlcs-skips")
+    config.pluginmanager.register(Skips(config.getoption("allowed_skips")), "vlcs-skips")

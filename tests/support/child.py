@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+PATIENCE = float(os.environ.get("VLCS_TEST_PATIENCE", "1"))
+"""How many times slower this machine is than those that time limits are set for: an emulated one."""
+
+
 @dataclass(frozen=True)
 class Finished:
     """What a child left: its exit code (negative: minus the signal that ended it) and its output."""
@@ -55,6 +59,7 @@ def run_child(
         cwd: folder to run in; None means the current one.
         stdin: text for its standard input, a pipe; None means that it is /dev/null.
     """
+    timeout *= PATIENCE
     variables = {**os.environ, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
     for name, value in (env or {}).items():
         if value is None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from vlcs._core._topology import Topology
+
 Sets = frozenset[frozenset[int]]
 
 
@@ -48,6 +50,42 @@ def ask(root: Path | None = None) -> Seen:
     command = [lstopo, "--disallowed", *where, "--of", "xml", "-"]
     done = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=30)
     return _read(ET.fromstring(done.stdout))  # noqa: S314 - lstopo's own output
+
+
+def of(machine: Topology) -> Seen:
+    """Our facts in hwloc's form."""
+    cpus = machine.cpus.values()
+    levels = {cache.level for cache in machine.caches}
+    kinds = [frozenset(cpu.number for cpu in cpus if cpu.kind == rank) for rank in range(len(cpus))]
+    many = len(machine.nodes) > 1
+    return Seen(
+        online=machine.online,
+        cores=frozenset(cpu.siblings for cpu in cpus),
+        packages=frozenset(
+            frozenset(cpu.number for cpu in cpus if cpu.package == package)
+            for package in {cpu.package for cpu in cpus}
+        ),
+        caches={
+            level: frozenset(cache.cpus for cache in machine.caches if cache.level == level)
+            for level in levels
+        },
+        memory={node.number: node.size for node in machine.nodes.values()},
+        nodes=frozenset(node.cpus for node in machine.nodes.values() if node.cpus),
+        distances={node.number: dict(node.distances) for node in machine.nodes.values()} if many else {},
+        kinds=tuple(kind for kind in kinds if kind),
+    )
+
+
+def compare(ours: Seen, theirs: Seen) -> None:
+    assert ours.online == theirs.online
+    assert ours.cores == theirs.cores
+    assert ours.packages == theirs.packages
+    assert ours.caches == theirs.caches
+    assert ours.memory == theirs.memory
+    assert ours.nodes <= theirs.nodes  # hwloc gives memory-only nodes the CPUs nearest to them
+    assert ours.distances == theirs.distances
+    # Before 2.10 it reads capacities and no counter units.
+    assert not theirs.kinds or ours.kinds == theirs.kinds
 
 
 def _read(tree: ET.Element) -> Seen:

@@ -23,6 +23,12 @@ def two_cpus() -> tuple[int, int]:
     return cpus[0], cpus[1]
 
 
+def rig() -> None:
+    """Skips the test outside of the machine of tests/vm/run: it is about that one, or changes it."""
+    if os.environ.get("VLCS_RIG") != "1":
+        pytest.skip("no-rig: this is not the machine of tests/vm/run")
+
+
 def numpy1_python() -> Path:
     """The interpreter of a venv with NumPy 1.26, which `tools/setup test` makes."""
     python = Path(os.environ.get("VLCS_NUMPY1_PYTHON") or ROOT / ".venv-numpy1" / "bin" / "python")

@@ -160,7 +160,7 @@ struct vlci_hold {
     struct vlci_hold *next, *previous; /* in realm->holds */
 };
 
-static const struct table *table_of(const struct vlci_hold *hold) { return hold->span.data; }
+static const struct table *table_of(const struct vlci_hold *hold) { return (const void *)hold->span.data; }
 
 /* Takes the span. NULL without memory. */
 static struct vlci_hold *hold_new(struct vlci_realm *realm, const struct vlci_span *span) {

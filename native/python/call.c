@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "array.h"
+#include "buffer.h"
 #include "guest.h"
 #include "interrupt.h"
 #include "status.h"
@@ -62,7 +62,6 @@ static vlci_object *ask(struct call *call) {
         payload ? api->PyObject_CallFunctionObjArgs(call->guest->serve, payload, leases, NULL) : NULL;
     api->Py_DecRef(payload); /* NULL is fine */
     api->Py_DecRef(leases);
-    if (answer) vlci_array_learn(call->guest); /* an array has arrived, perhaps */
     return answer;
 }
 
@@ -156,10 +155,11 @@ static int keep_answer(struct call *call, vlci_object *result) {
         return -1;
     }
     memcpy(room, data, (size_t)size);
+    vlci_buffers_learn(call->guest); /* what is new there, and so was pickled */
     Py_ssize_t count = api->PyList_Size(buffers);
     if (count < 0) return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (vlci_message_add(&call->answer, call->guest, api->PyList_GetItem(buffers, i)) < 0) return -1;
+        if (vlci_buffer_add(&call->answer, call->guest, api->PyList_GetItem(buffers, i)) < 0) return -1;
     }
     return 0;
 }
@@ -239,11 +239,12 @@ static int take_pickle(struct call *call, PyObject *payload, PyObject *buffers) 
     if (PyBytes_AsStringAndSize(payload, &call->request.bytes, &size) < 0) return -1;
     call->request.size = (size_t)size;
     call->request.capacity = 0; /* the host's bytes */
+    vlci_buffers_learn(vlci_host());
     Py_ssize_t count = PySequence_Size(buffers);
     if (count < 0) return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *buffer = PySequence_GetItem(buffers, i);
-        int result = buffer ? vlci_message_add(&call->request, vlci_host(), (vlci_object *)buffer) : -1;
+        int result = buffer ? vlci_buffer_add(&call->request, vlci_host(), (vlci_object *)buffer) : -1;
         Py_XDECREF(buffer);
         if (result < 0) return -1;
     }
@@ -253,7 +254,6 @@ static int take_pickle(struct call *call, PyObject *payload, PyObject *buffers) 
 PyObject *vlci_call(struct vlci_realm *guest, PyObject *payload, PyObject *buffers) {
     struct call call;
     begin(&call, guest, NULL);
-    vlci_array_learn(vlci_host());
     PyObject *result = NULL;
     if (take_pickle(&call, payload, buffers) == 0 && cross(&call) == 0) result = answer(&call);
     end(&call);

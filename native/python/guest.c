@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "array.h"
+#include "buffer.h"
 #include "host_module.h"
 #include "lease.h"
 #include "name.h"
@@ -132,7 +132,7 @@ static int furnish(const struct vlci_birth *birth) {
 
 static void forget_objects(struct vlci_realm *realm) {
     vlci_names_forget(realm);
-    vlci_array_forget(realm);
+    vlci_buffers_forget(realm);
     vlci_object **objects[] = {
         &realm->serve,          &realm->end,
         &realm->apply,          &realm->resolve,

@@ -3,11 +3,13 @@
 #include <stdlib.h>
 
 #include "arrow.h"
+#include "buffer.h"
 #include "status.h"
 
 struct vlci_source {
     struct vlci_realm *owner;
-    Py_buffer view; /* filled in place: exporters keep pointers into it */
+    Py_buffer view;  /* to be released; its shape may have been in the record that it was filled in */
+    Py_ssize_t size; /* of what is lent of it */
     atomic_uint references;
     atomic_bool is_large;
     struct vlci_source *next; /* in owner->released */
@@ -91,10 +93,12 @@ static bool ask_to_settle(struct vlci_realm *owner) {
 
 void vlci_span_drop(struct vlci_span *span) {
     struct vlci_source *source = span->source;
+    vlci_layout_release(span->layout);
     span->source = NULL;
+    span->layout = NULL;
     if (!source || atomic_fetch_sub(&source->references, 1) != 1) return;
     struct vlci_realm *owner = source->owner;
-    bool prompt = source->view.len >= PROMPT_BYTES || source->is_large || !owner->context;
+    bool prompt = source->size >= PROMPT_BYTES || source->is_large || !owner->context;
     vlci_realm_retain(owner);
     source->next = atomic_load(&owner->released);
     while (!atomic_compare_exchange_weak(&owner->released, &source->next, source));
@@ -106,47 +110,57 @@ void vlci_span_drop(struct vlci_span *span) {
 
 void vlci_span_is_large(const struct vlci_span *span) { span->source->is_large = true; }
 
-/* The lease of `realm` that covers the memory, as a span on its source. */
+/* The lease gives the span its source, where it covers its memory. */
+static bool adopt(struct vlci_span *span, const struct vlci_span *lease) {
+    if (span->data < lease->data || span->data + span->layout->size > lease->data + lease->layout->size)
+        return false;
+    span->source = lease->source;
+    span->readonly |= lease->readonly;
+    atomic_fetch_add(&span->source->references, 1);
+    return true;
+}
+
+/* For memory that a lease lies behind out of sight, as behind a tensor of PyTorch. */
 static bool find_lease(struct vlci_realm *realm, struct vlci_span *span) {
     bool found = false;
-    const char *data = span->data;
     pthread_mutex_lock(&realm->lock);
     struct vlci_lease *lease = realm->leases;
-    for (int i = 0; i < SEARCH_DEPTH && lease; i++, lease = lease->next) {
-        const char *start = lease->span.data;
-        if (data >= start && data + span->size <= start + lease->span.size) {
-            span->source = lease->span.source;
-            span->readonly |= lease->span.readonly;
-            atomic_fetch_add(&span->source->references, 1);
-            found = true;
-            break;
-        }
-    }
+    for (int i = 0; i < SEARCH_DEPTH && lease && !found; i++, lease = lease->next)
+        found = adopt(span, &lease->span);
     pthread_mutex_unlock(&realm->lock);
     return found;
 }
 
-int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, vlci_object *exporter) {
-    struct vlci_source *source = calloc(1, sizeof *source);
+int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, const struct vlci_view *view,
+                   Py_buffer *exported, vlci_object *lease) {
+    struct vlci_layout *layout = vlci_layout_new(view);
+    if (layout) {
+        *span = (struct vlci_span){ NULL, layout, view->data - layout->offset, view->readonly };
+        if (lease ? adopt(span, &((struct lease_object *)lease)->lease->span)
+                  : layout->size > 0 && find_lease(realm, span)) {
+            realm->api.PyBuffer_Release(exported);
+            return 0;
+        }
+    }
+    struct vlci_source *source = layout ? calloc(1, sizeof *source) : NULL;
     if (!source) {
+        vlci_layout_release(layout);
+        realm->api.PyBuffer_Release(exported);
         realm->api.PyErr_NoMemory();
         return -1;
     }
-    if (realm->api.PyObject_GetBuffer(exporter, &source->view, PyBUF_ANY_CONTIGUOUS) < 0) {
-        free(source);
-        return -1;
-    }
-    *span = (struct vlci_span){ source, source->view.buf, source->view.len, source->view.readonly };
-    if (span->size > 0 && find_lease(realm, span)) {
-        realm->api.PyBuffer_Release(&source->view);
-        free(source);
-        return 0;
-    }
+    source->view = *exported;
+    source->size = layout->size;
     source->owner = realm;
     vlci_realm_retain(realm);
     atomic_init(&source->references, 1);
     atomic_fetch_add(&realm->lent, 1);
+    span->source = source;
     return 0;
+}
+
+vlci_object *vlci_span_origin(const struct vlci_span *span, const struct vlci_realm *realm) {
+    return span->source->owner == realm ? (vlci_object *)span->source->view.obj : NULL;
 }
 
 static void free_lease(struct vlci_lease *lease) {
@@ -172,6 +186,7 @@ vlci_object *vlci_lease_new(struct vlci_realm *holder, const struct vlci_span *s
         return NULL;
     }
     atomic_fetch_add(&span->source->references, 1);
+    vlci_layout_retain(span->layout);
     vlci_realm_retain(holder);
     *lease = (struct vlci_lease){ .holder = holder, .span = *span };
     pthread_mutex_lock(&holder->lock);
@@ -187,6 +202,7 @@ bool vlci_lease_span(const struct vlci_realm *realm, vlci_object *object, struct
     if (object->type != realm->lease_type) return false;
     *span = ((struct lease_object *)object)->lease->span;
     atomic_fetch_add(&span->source->references, 1);
+    vlci_layout_retain(span->layout);
     return true;
 }
 
@@ -216,10 +232,25 @@ static void lease_dealloc(PyObject *self) {
     vlci_realm_release(holder);
 }
 
+/* An array takes its memory as bytes, and lays out itself. */
 static int lease_get_buffer(PyObject *self, Py_buffer *view, int flags) {
     const struct vlci_lease *lease = ((struct lease_object *)self)->lease;
-    return lease->holder->api.PyBuffer_FillInfo(view, (vlci_object *)self, lease->span.data, lease->span.size,
-                                                lease->span.readonly, flags);
+    const struct vlci_api *api = &lease->holder->api;
+    const struct vlci_span *span = &lease->span;
+    const struct vlci_layout *layout = span->layout;
+    if (layout->kind != VLCI_VIEW || (span->readonly && (flags & PyBUF_WRITABLE)))
+        return api->PyBuffer_FillInfo(view, (vlci_object *)self, span->data, layout->size, span->readonly,
+                                      flags);
+    if (!vlci_layout_export(layout, span->data, view, flags)) {
+        view->obj = NULL;
+        api->PyErr_SetString(*(vlci_object **)api->buffer_error,
+                             "the memory of another interpreter is not laid out as asked for");
+        return -1;
+    }
+    view->readonly = span->readonly;
+    api->Py_IncRef((vlci_object *)self);
+    view->obj = self;
+    return 0;
 }
 
 static PyObject *lease_get_readonly(PyObject *self, void *unused) {
@@ -231,7 +262,13 @@ static PyObject *lease_get_readonly(PyObject *self, void *unused) {
 static PyObject *lease_get_nbytes(PyObject *self, void *unused) {
     (void)unused;
     const struct vlci_lease *lease = ((struct lease_object *)self)->lease;
-    return (PyObject *)lease->holder->api.PyLong_FromSsize_t(lease->span.size);
+    return (PyObject *)lease->holder->api.PyLong_FromSsize_t(lease->span.layout->size);
+}
+
+static PyObject *lease_take(PyObject *self, PyObject *unused) {
+    (void)unused;
+    struct vlci_lease *lease = ((struct lease_object *)self)->lease;
+    return (PyObject *)vlci_buffer_make(&lease->span, lease->holder);
 }
 
 vlci_object *vlci_lease_type_new(const struct vlci_api *api) {
@@ -240,12 +277,16 @@ vlci_object *vlci_lease_type_new(const struct vlci_api *api) {
         { "nbytes", lease_get_nbytes, NULL, "Size in bytes.", NULL },
         { NULL, NULL, NULL, NULL, NULL },
     };
+    static PyMethodDef methods[] = {
+        { "take", lease_take, METH_NOARGS, "take()\n--\n\nThe object that it stands for." },
+        { NULL, NULL, 0, NULL },
+    };
     static PyType_Slot slots[] = {
-        { Py_tp_doc,
-          "A buffer of another interpreter, shared and not copied (buffer protocol, 1-d bytes).\n\n"
-          "Keeps its owner alive there; the owner is released by its own interpreter." },
+        { Py_tp_doc, "A buffer of another interpreter, shared and not copied (buffer protocol).\n\n"
+                     "Keeps its owner alive there; the owner is released by its own interpreter." },
         { Py_tp_dealloc, lease_dealloc },
         { Py_tp_getset, members },
+        { Py_tp_methods, methods },
         { Py_bf_getbuffer, lease_get_buffer },
         { 0, NULL },
     };

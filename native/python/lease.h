@@ -1,7 +1,7 @@
 /* Memory of one realm, looked at from another, shared and not copied.
  *
  * A source is a buffer that its owner exported (`Py_buffer`, taken under the owner's GIL). A lease is
- * a holder's Python object on a part of a source: a read or read-write buffer of bytes. A source
+ * a holder's Python object on a part of a source: a read or read-write buffer. A source
  * lives while a lease on it does; then it is queued for its owner, who frees it under his own GIL.
  * What a holder sends on is a lease on the same source, so the memory of a chain of calls is pinned
  * by its owner alone.
@@ -9,23 +9,30 @@
 #ifndef VLCI_LEASE_H
 #define VLCI_LEASE_H
 
+#include "layout.h"
 #include "realm.h"
 
-/* A part of a source, on its way between two realms; holds a reference on the source. */
+/* A part of a source, on its way between two realms; holds a reference on the source and one on the layout. */
 struct vlci_span {
     struct vlci_source *source;
-    void *data;
-    Py_ssize_t size;
+    struct vlci_layout *layout;
+    char *data; /* the lowest address */
     int readonly;
 };
 
 /* Makes the Lease type of an interpreter (its realm's lease_type). Under its GIL; NULL: an exception is set there. */
 vlci_object *vlci_lease_type_new(const struct vlci_api *api);
 
-/* Exports a contiguous buffer of `realm`, under its GIL. -1: an exception is set there. */
-int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, vlci_object *exporter);
+/* A span on the object that `view` is of, under the GIL of `realm`; `exported` is its buffer, which the span takes over
+ * and the object gets back by PyBuffer_Release. `lease`, or NULL, is the Lease that the memory comes from. -1: an
+ * exception is set there, and the buffer is released. */
+int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, const struct vlci_view *view,
+                   Py_buffer *exported, vlci_object *lease);
 
-/* Gives up the span's reference. Any thread, with any GIL or none. */
+/* The object that exported the memory, borrowed, where it is one of `realm`; else NULL. */
+vlci_object *vlci_span_origin(const struct vlci_span *span, const struct vlci_realm *realm);
+
+/* Gives up the span's references. Any thread, with any GIL or none. */
 void vlci_span_drop(struct vlci_span *span);
 
 /* A Lease object of `holder` on the span, under the holder's GIL; the span keeps its own reference.

@@ -35,20 +35,15 @@ char *vlci_message_grow(struct vlci_message *message, size_t size) {
     return room;
 }
 
-int vlci_message_add(struct vlci_message *message, struct vlci_realm *realm, vlci_object *exporter) {
+struct vlci_span *vlci_message_add(struct vlci_message *message) {
     if (message->span_count == message->span_capacity) {
         Py_ssize_t capacity = message->span_capacity ? message->span_capacity * 2 : 4;
         struct vlci_span *spans = realloc(message->spans, (size_t)capacity * sizeof *spans);
-        if (!spans) {
-            realm->api.PyErr_NoMemory();
-            return -1;
-        }
+        if (!spans) return NULL;
         message->spans = spans;
         message->span_capacity = capacity;
     }
-    if (vlci_span_take(&message->spans[message->span_count], realm, exporter) < 0) return -1;
-    message->span_count++;
-    return 0;
+    return &message->spans[message->span_count++];
 }
 
 vlci_object *vlci_message_leases(const struct vlci_message *message, struct vlci_realm *holder) {

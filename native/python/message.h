@@ -27,8 +27,8 @@ void vlci_message_end(struct vlci_message *message);
 /* Room for `size` more bytes, to be written at once, or NULL without memory. */
 char *vlci_message_grow(struct vlci_message *message, size_t size);
 
-/* Takes a buffer of `realm` as its next span, under its GIL. -1: an exception is set there. */
-int vlci_message_add(struct vlci_message *message, struct vlci_realm *realm, vlci_object *exporter);
+/* Room for its next span, to be filled at once, or NULL without memory. */
+struct vlci_span *vlci_message_add(struct vlci_message *message);
 
 /* The holder's list of Lease objects on its spans, under the holder's GIL; NULL: an exception is set there. */
 vlci_object *vlci_message_leases(const struct vlci_message *message, struct vlci_realm *holder);

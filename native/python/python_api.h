@@ -44,6 +44,7 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(void, PyErr_Fetch, (vlci_object **, vlci_object **, vlci_object **))                                   \
     X(vlci_object *, PyErr_NoMemory, (void))                                                                 \
     X(void, PyErr_Restore, (vlci_object *, vlci_object *, vlci_object *))                                    \
+    X(void, PyErr_SetString, (vlci_object *, const char *))                                                  \
     X(void, PyEval_RestoreThread, (vlci_thread_state *))                                                     \
     X(vlci_thread_state *, PyEval_SaveThread, (void))                                                        \
     X(double, PyFloat_AsDouble, (vlci_object *))                                                             \
@@ -52,6 +53,7 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(int, PyGILState_Ensure, (void))                                                                        \
     X(vlci_thread_state *, PyGILState_GetThisThreadState, (void))                                            \
     X(vlci_object *, PyImport_GetModuleDict, (void))                                                         \
+    X(vlci_object *, PyImport_ImportModule, (const char *))                                                  \
     X(void, Py_IncRef, (vlci_object *))                                                                      \
     X(void *, PyInterpreterState_Get, (void))                                                                \
     X(vlci_object *, PyIter_Next, (vlci_object *))                                                           \
@@ -63,12 +65,14 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(vlci_object *, PyLong_FromLongLong, (long long))                                                       \
     X(vlci_object *, PyLong_FromSsize_t, (Py_ssize_t))                                                       \
     X(vlci_object *, PyLong_FromString, (const char *, char **, int))                                        \
+    X(vlci_object *, PyMemoryView_FromObject, (vlci_object *))                                               \
     X(vlci_object *, PyNumber_ToBase, (vlci_object *, int))                                                  \
     X(vlci_object *, PyObject_CallFunctionObjArgs, (vlci_object *, ...))                                     \
     X(void, PyObject_Free, (void *))                                                                         \
     X(vlci_object *, PyObject_GetAttr, (vlci_object *, vlci_object *))                                       \
     X(vlci_object *, PyObject_GetAttrString, (vlci_object *, const char *))                                  \
     X(int, PyObject_GetBuffer, (vlci_object *, Py_buffer *, int))                                            \
+    X(vlci_object *, PyObject_GetItem, (vlci_object *, vlci_object *))                                       \
     X(vlci_object *, PyObject_GetIter, (vlci_object *))                                                      \
     X(vlci_object *, PyObject_Type, (vlci_object *))                                                         \
     X(int, PySet_Add, (vlci_object *, vlci_object *))                                                        \
@@ -93,7 +97,6 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(int, PyDict_SetItemString, (vlci_object *, const char *, vlci_object *))                               \
     X(int, PyErr_GivenExceptionMatches, (vlci_object *, vlci_object *))                                      \
     X(void, PyErr_NormalizeException, (vlci_object **, vlci_object **, vlci_object **))                      \
-    X(void, PyErr_SetString, (vlci_object *, const char *))                                                  \
     X(vlci_object *, PyEval_EvalCode, (vlci_object *, vlci_object *, vlci_object *))                         \
     X(vlci_object *, PyEval_GetBuiltins, (void))                                                             \
     X(int, PyException_SetTraceback, (vlci_object *, vlci_object *))                                         \
@@ -125,6 +128,8 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(none, _Py_NoneStruct)                                                                                  \
     X(no, _Py_FalseStruct)                                                                                   \
     X(yes, _Py_TrueStruct)                                                                                   \
+    X(buffer_error, PyExc_BufferError)                                                                       \
+    X(bytearray_type, PyByteArray_Type)                                                                      \
     X(bytes_type, PyBytes_Type)                                                                              \
     X(complex_type, PyComplex_Type)                                                                          \
     X(dict_type, PyDict_Type)                                                                                \
@@ -132,6 +137,7 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(frozenset_type, PyFrozenSet_Type)                                                                      \
     X(int_type, PyLong_Type)                                                                                 \
     X(list_type, PyList_Type)                                                                                \
+    X(memoryview_type, PyMemoryView_Type)                                                                    \
     X(set_type, PySet_Type)                                                                                  \
     X(str_type, PyUnicode_Type)                                                                              \
     X(tuple_type, PyTuple_Type)

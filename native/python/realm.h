@@ -60,8 +60,9 @@ struct vlci_realm {
 
     vlci_object *lease_type;
     vlci_object *arrow_types[2]; /* arrow.c's, made when they are first needed */
-    _Atomic(struct vlci_numpy *)
-        numpy; /* array.c's, once it has been imported there; written under its GIL */
+    /* array.c's, once it has been imported there; written under its GIL. */
+    _Atomic(struct vlci_numpy *) numpy;
+    vlci_object *buffer_types[2]; /* buffer.c's */
     /* Guests only. */
     const char *version;      /* Py_GetVersion() */
     vlci_object *serve, *end; /* of _vlcs_guest, as are the next */

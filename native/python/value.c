@@ -1,6 +1,7 @@
 #include "value.h"
 
 #include "array.h"
+#include "buffer.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +17,8 @@ enum tag {
     LARGE_INT, /* as hexadecimal text: PyLong_AsByteArray has another signature in each version */
     FLOAT,
     COMPLEX,
-    SAME, /* as one that was kept: its number */
+    SAME,   /* as one that was kept: its number */
+    SCALAR, /* of NumPy: its number, its bytes */
     /* From here on with a size. */
     BYTES,
     STR,
@@ -26,7 +28,7 @@ enum tag {
     DICT,
     SET,
     FROZENSET,
-    ARRAY,      /* with its number of dimensions */
+    BUFFER,     /* with the number of its span */
     KEPT = 0x80 /* a flag: it has the next number, since SAME may follow */
 };
 
@@ -204,15 +206,26 @@ static bool write_container(struct writer *writer, vlci_object *object, int flag
     return false;
 }
 
-static bool write_array(struct writer *writer, vlci_object *object, int flag) {
-    struct vlci_array array;
-    if (!vlci_array_is_known(writer->receiver)) return false;
-    if (!vlci_array_take(&array, writer->message, writer->realm, object)) return false;
-    size_t size = (size_t)array.dimensions * sizeof array.shape[0];
-    if (!put_sized(writer, ARRAY | flag, array.dimensions, NULL)) return false;
-    char *room = vlci_message_grow(writer->message, offsetof(struct vlci_array, shape) + size);
-    if (room) memcpy(room, &array, offsetof(struct vlci_array, shape) + size);
-    return room;
+static bool write_buffer(struct writer *writer, vlci_object *object, int flag) {
+    if (vlci_array_is(writer->realm, object) && !vlci_array_is_known(writer->receiver)) return false;
+    Py_ssize_t number = writer->message->span_count;
+    return vlci_buffer_add(writer->message, writer->realm, object) == 0 &&
+           put_sized(writer, BUFFER | flag, number, NULL);
+}
+
+static bool write_scalar(struct writer *writer, vlci_object *object) {
+    uint8_t data[1 + VLCI_SCALAR_SIZE];
+    return vlci_array_is_known(writer->receiver) &&
+           vlci_scalar_read(writer->realm, object, data, (char *)data + 1) &&
+           put(writer, SCALAR, data, sizeof data);
+}
+
+static bool has_identity(const struct writer *writer, const vlci_object *object) {
+    const struct vlci_api *api = writer->api;
+    const vlci_object *type = object->type;
+    return type == api->str_type || type == api->list_type || type == api->tuple_type ||
+           type == api->dict_type || type == api->bytes_type || type == api->set_type ||
+           type == api->frozenset_type || vlci_buffer_is(writer->realm, object);
 }
 
 /* What has an identity. An object that only one place refers to cannot come again. */
@@ -231,7 +244,7 @@ static bool write_whole(struct writer *writer, vlci_object *object) {
     }
     if (type == api->str_type) return write_str(writer, object, flag);
     if (type == api->bytes_type) return write_bytes(writer, object, flag);
-    if (vlci_array_is(writer->realm, object)) return write_array(writer, object, flag);
+    if (vlci_buffer_is(writer->realm, object)) return write_buffer(writer, object, flag);
     bool done = writer->depth++ < DEEPEST && write_container(writer, object, flag);
     writer->depth--;
     if (flag) find(writer, object)->open = false;
@@ -252,7 +265,7 @@ static bool write_object(struct writer *writer, vlci_object *object) {
         double parts[2] = { api->PyComplex_RealAsDouble(object), api->PyComplex_ImagAsDouble(object) };
         return put(writer, COMPLEX, parts, sizeof parts);
     }
-    return write_whole(writer, object);
+    return has_identity(writer, object) ? write_whole(writer, object) : write_scalar(writer, object);
 }
 
 /* Without clearing the table, which most values do not need. */
@@ -360,12 +373,6 @@ static vlci_object *read_set(struct reader *reader, vlci_object *set, Py_ssize_t
     return set;
 }
 
-static vlci_object *read_array(struct reader *reader, Py_ssize_t dimensions) {
-    struct vlci_array array;
-    take(reader, &array, offsetof(struct vlci_array, shape) + (size_t)dimensions * sizeof array.shape[0]);
-    return vlci_array_make(&array, reader->message, reader->realm);
-}
-
 /* What has a size. A number is given out before the items get theirs, as it was in writing. A tuple and a
  * frozenset are filled while nobody else refers to them, or their interpreter refuses. */
 static vlci_object *read_sized(struct reader *reader, int tag) {
@@ -387,7 +394,7 @@ static vlci_object *read_sized(struct reader *reader, int tag) {
     case TUPLE: object = read_sequence(reader, api->PyTuple_New(size), size, api->PyTuple_SetItem); break;
     case SET: object = read_set(reader, api->PySet_New(NULL), size); break;
     case FROZENSET: object = read_set(reader, api->PyFrozenSet_New(NULL), size); break;
-    case ARRAY: object = read_array(reader, size); break;
+    case BUFFER: object = vlci_buffer_make(&reader->message->spans[size], reader->realm); break;
     default: {
         const char *data = reader->at;
         reader->at += size;
@@ -414,6 +421,7 @@ static vlci_object *read_object(struct reader *reader) {
     long long integer;
     double parts[2];
     uint32_t number;
+    uint8_t scalar[1 + VLCI_SCALAR_SIZE];
     switch (tag) {
     case NONE: return again(api, api->none);
     case NO: return again(api, api->no);
@@ -422,6 +430,9 @@ static vlci_object *read_object(struct reader *reader) {
     case FLOAT: take(reader, parts, sizeof parts[0]); return api->PyFloat_FromDouble(parts[0]);
     case COMPLEX: take(reader, parts, sizeof parts); return api->PyComplex_FromDoubles(parts[0], parts[1]);
     case SAME: take(reader, &number, sizeof number); return again(api, reader->kept[number]);
+    case SCALAR:
+        take(reader, scalar, sizeof scalar);
+        return vlci_scalar_make(reader->realm, scalar[0], (char *)scalar + 1);
     default: return read_sized(reader, tag);
     }
 }

@@ -1,6 +1,6 @@
 /* Values of plain types, written flat in one realm and built again in another, several times faster than by
  * pickle and with the same outcome: None, bool, int, float, complex, str, bytes, and tuples, lists, dicts, sets
- * and frozensets of these, and arrays of NumPy (array.h). Exactly these types: a subclass has a class that must be found again, which is
+ * and frozensets of these, scalars of NumPy, and buffers (buffer.h). Exactly these types: a subclass has a class that must be found again, which is
  * pickle's work. What is one object stays one, and containers may hold themselves. */
 #ifndef VLCI_VALUE_H
 #define VLCI_VALUE_H

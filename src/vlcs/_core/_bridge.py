@@ -7,6 +7,7 @@ knows only the class `Bridge`, so that a faster codec can take this one's place.
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 import importlib.util
 import io
@@ -14,7 +15,7 @@ import pickle
 import sys
 import threading
 import weakref
-from collections import deque
+from collections import ChainMap, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from vlcs._core._native import Caller, Interpreter
 
 # What plain pickle gets right by itself: no functions, classes or instances of `__main__` inside.
-_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray})
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 _CONTAINERS = frozenset({tuple, list, set, frozenset})
 _PLAIN_ITEMS = 1000
 
@@ -115,9 +116,8 @@ class Bridge:
         """Calls a function there. PicklingError: it, an argument or the result cannot cross.
 
         Shared, so that both sides see what either writes: NumPy arrays and views of them (not subclasses,
-        nor arrays of objects), C-contiguous memoryviews, CPU tensors of PyTorch; inside of other values too.
-        Columns of pandas are shared until either side writes. Everything else is copied: bytes, bytearray
-        and array.array as well, since these own their memory.
+        nor arrays of objects), memoryview, bytearray, array.array, mmap, CPU tensors of PyTorch; inside of
+        other values too. Columns of pandas are shared until either side writes. Everything else is copied.
         """
         named = _importable_name(function)
         if named is not None:
@@ -169,8 +169,7 @@ class Bridge:
         __tracebackhide__ = True  # for pytest and IPython, here and below: whose code failed counts
         if self._dropped and request[0] != "release":
             self._perform("a release", ("release", self._take_dropped()))
-        buffers: list[pickle.PickleBuffer] = []
-        payload = self._encode(what, request, buffers, plain=plain and _is_plain(request))
+        payload, buffers = self._encode(what, request, plain=plain and _is_plain(request))
         answer, leases = self._interpreter.call(payload, buffers)
         return self._decode(what, answer, leases, request)
 
@@ -190,13 +189,11 @@ class Bridge:
             self._keeping.pop(number, None)
         return numbers
 
-    def _encode(
-        self, what: object, request: tuple[Any, ...], buffers: list[pickle.PickleBuffer], *, plain: bool
-    ) -> bytes:
+    def _encode(self, what: object, request: tuple[Any, ...], *, plain: bool) -> tuple[bytes, list[Any]]:
         before = destination()
         _thread.destination = self
         try:
-            return _dumps(request, buffers, plain=plain)
+            return _dumps(request, plain=plain)
         except Exception as error:
             part = _culprit(request)
             raise PicklingError(
@@ -288,8 +285,7 @@ class Bridge:
 
     def _refused_part(self, request: tuple[Any, ...]) -> str:
         for words, part in _parts(request):
-            buffers: list[pickle.PickleBuffer] = []
-            payload = self._encode(words, ("accept", part), buffers, plain=False)
+            payload, buffers = self._encode(words, ("accept", part), plain=False)
             answer, leases = self._interpreter.call(payload, buffers)
             if _sharing.loads(answer, leases)[0] == "undecodable":
                 return words
@@ -325,14 +321,16 @@ def _words(root: str | Kept, path: Sequence[str]) -> str:
     return ".".join((root if isinstance(root, str) else "object", *path))
 
 
-def _dumps(value: Any, buffers: list[pickle.PickleBuffer], *, plain: bool) -> bytes:
-    if plain:
-        return pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    pickler = _cloud_pickler()
+def _dumps(value: Any, *, plain: bool) -> tuple[bytes, list[Any]]:
+    pickler = _Pickler if plain else _cloud_pickler()
     _sharing.extend(pickler.dispatch_table)
-    file = io.BytesIO()
-    pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
-    return file.getvalue()
+    return _sharing.dumps(pickler, value)
+
+
+class _Pickler(pickle.Pickler):
+    """Plain pickle with the rules of `_sharing.py`."""
+
+    dispatch_table = ChainMap[Any, Any]({}, copyreg.dispatch_table)  # noqa: RUF012 - grows
 
 
 @lru_cache(maxsize=1)
@@ -410,23 +408,16 @@ def _is_plain(value: Any) -> bool:
         elif kind is dict:
             left.extend(item)
             left.extend(item.values())
-        elif not _is_plain_array(item):
+        elif not _sharing.is_lent(item):
             return False
     return True
-
-
-def _is_plain_array(value: Any) -> bool:
-    kind = type(value)
-    if kind.__module__ != "numpy" or kind.__name__ != "ndarray":
-        return False
-    return bool(value.flags.forc) and value.dtype.kind not in "OVmM"  # of those, _sharing knows more
 
 
 def _culprit(request: tuple[Any, ...]) -> str:
     """Which part of a call cannot be pickled, in words."""
     for words, part in _parts(request):
         try:
-            _dumps(part, [], plain=False)
+            _dumps(part, plain=False)
         except Exception:  # noqa: BLE001 - pickling runs code of any class
             return words
     return "a combination of its arguments"

@@ -280,7 +280,8 @@ def _execute(source: str, module: Any) -> None:
 _exceptions: Any = ModuleType("_vlcs_exceptions")  # filled at the end of this file
 _sharing: Any = ModuleType("_vlcs_sharing")  # filled by _prepare, the first operation
 _sharing.extend = lambda _: None
-_sharing.loads = lambda payload, buffers: pickle.loads(payload, buffers=buffers)  # noqa: S301 - from our own process
+_sharing.dumps_in_band = lambda _, value: pickle.dumps(value, protocol=5)
+_sharing.loads = lambda payload, _: pickle.loads(payload)  # noqa: S301 - from our own process
 
 
 class _Pickler(pickle.Pickler):
@@ -291,20 +292,17 @@ class _Pickler(pickle.Pickler):
 
 def _dumps(pickler: Any, answer: Any) -> Answer:
     _sharing.extend(pickler.dispatch_table)
-    file = io.BytesIO()
-    buffers: list[Any] = []
-    pickler(file, protocol=5, buffer_callback=buffers.append).dump(answer)
-    return file.getvalue(), buffers
+    dumped: Answer = _sharing.dumps(pickler, answer)
+    return dumped
 
 
 def _encode(*answer: Any) -> Answer:
-    buffers: list[Any] = []
-    return pickle.dumps(answer, protocol=5, buffer_callback=buffers.append), buffers
+    return pickle.dumps(answer, protocol=5), []
 
 
 def _encode_value(value: Any) -> Answer:
     """The result of a call. Plain pickle first, since cloudpickle is several times slower."""
-    if type(value) in _ATOMS:
+    if type(value) in _ATOMS and type(value) is not bytearray:
         return _encode("value", value)
     answer = ("value", value)
     try:
@@ -370,9 +368,8 @@ def _pickled(value: Any) -> bytes:
 
 def _in_band(pickler: Any, value: Any) -> bytes:
     _sharing.extend(pickler.dispatch_table)
-    file = io.BytesIO()
-    pickler(file, protocol=5).dump(value)
-    return file.getvalue()
+    dumped: bytes = _sharing.dumps_in_band(pickler, value)
+    return dumped
 
 
 def _name_of(kind: type) -> str:

@@ -15,13 +15,16 @@ ABI_VERSION: int
 
 @final
 class Lease:
-    """A buffer of another interpreter, shared and not copied (buffer protocol, 1-d bytes).
+    """A buffer of another interpreter, shared and not copied (buffer protocol).
 
     Keeps its owner alive there; the owner is released by its own interpreter.
     """
 
     readonly: bool
     nbytes: int
+
+    def take(self) -> Any:
+        """The object that it stands for."""
 
 @final
 class Context:
@@ -196,9 +199,10 @@ class Caller(Block):
         In a resident context, on a thread of the context that stands for this one, the same in every call.
         The thread runs on the slice's CPUs meanwhile. Functions that can be imported cross by name (their
         module is imported in the context); others, and those of `__main__`, by cloudpickle. NumPy
-        arrays, memoryviews and CPU tensors of PyTorch are shared both ways, not copied: writes are seen by
-        both sides. Everything else is copied by pickle, also `bytes`, arrays of objects and subclasses of
-        arrays. A function of one of the context's libraries (`load_library`) is called as it is.
+        arrays, memoryview, bytearray, array.array, mmap and CPU tensors of PyTorch are shared both ways, not
+        copied: writes are seen by both sides (`docs/values.md`). Everything else is copied, also `bytes`,
+        arrays of objects and subclasses of arrays. A function of one of the context's libraries
+        (`load_library`) is called as it is.
 
         Ctrl-C on the main thread interrupts Python code there, at its next bytecode. A C function that blocks
         or computes, `time.sleep` too, ends first; and the host's Python waits meanwhile, so handlers

@@ -1,7 +1,7 @@
 """Rules of pickling for both sides of the bridge: what is shared that pickle would copy, and NumPy 1 to 2.
 
-NumPy arrays pickle out of band by themselves where they are contiguous and of a type that has a buffer
-format; the rules here share strided views, datetimes and memoryviews too, and those of other packages are
+Arrays, memoryviews, bytearrays and the like stay where they are, wherever in a value they stand: C code lends
+them (`native/python/buffer.c`), and a pickle goes beside. The rules of other packages are
 in `_sharing_*.py`, read once the package is imported. The guest may be a Python that has no vlcs, so these
 files travel as text, as `_guest.py` does: they import the standard library only, and keep to the syntax of
 Python 3.9. On both sides this module is also known as `_vlcs_sharing`, the name that pickles call it by.
@@ -13,13 +13,16 @@ import copyreg
 import functools
 import importlib
 import io
+import operator
 import pickle
+import re
 import sys
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, MutableMapping
+    from collections.abc import Callable, MutableMapping, Sequence
 
 
 PACKAGES = {"pandas": "DataFrame", "polars": "DataFrame", "torch": "Tensor"}
@@ -39,9 +42,10 @@ def extend(table: MutableMapping[Any, Callable[[Any], Any]]) -> None:
     """Adds the rules to a pickler's dispatch table; those of packages once they are imported."""
     table.setdefault(memoryview, _reduce_view)
     table.setdefault(io.TextIOWrapper, _reduce_file)
-    array_type = getattr(sys.modules.get("numpy"), "ndarray", None)  # none, too, while it is being imported
-    if array_type is not None:
-        table.setdefault(array_type, _reduce_array)
+    for package, (name, rule) in _RULES.items():
+        kind = getattr(sys.modules.get(package), name, None)  # none, too, while it is being imported
+        if kind is not None:
+            table.setdefault(kind, rule)
     for package, name in PACKAGES.items():
         module: Any = sys.modules.get(package)
         kind = getattr(module, name, None)
@@ -71,12 +75,92 @@ def rebuild(package: str, name: str, *args: Any) -> Any:
     return getattr(load_rules(package), name)(*args)
 
 
-def loads(payload: bytes, buffers: Iterable[Any]) -> Any:
-    """`pickle.loads`, also between NumPy 1 and 2; classes of this side that come back stay as they are."""
+class _Stand(bytearray):
+    """What a lent object is for the pickler: with a writable buffer, which goes beside the pickle."""
+
+    value: Any
+
+
+def _stand_for(value: Any) -> pickle.PickleBuffer:
+    stand = _Stand()
+    stand.value = value
+    return pickle.PickleBuffer(stand)
+
+
+_TAKE = operator.methodcaller("take")  # of a Lease
+
+
+_thread = threading.local()
+
+
+def _lend(value: Any) -> Any:
+    if not getattr(_thread, "copies", False):
+        return _TAKE, (_stand_for(value),)
+    return (memoryview, (value.tobytes(),)) if type(value) is memoryview else value.__reduce_ex__(5)
+
+
+def dumps_in_band(pickler: Any, value: Any) -> bytes:
+    """Pickles with nothing beside: what would be lent is copied."""
+    file = io.BytesIO()
+    _thread.copies = True
+    try:
+        pickler(file, protocol=5).dump(value)
+    finally:
+        _thread.copies = False
+    return file.getvalue()
+
+
+def dumps(pickler: Any, value: Any) -> tuple[bytes, list[Any]]:
+    """Pickles by a class of picklers; the second is what goes beside, to be lent, in order."""
+    file = io.BytesIO()
+    buffers: list[Any] = []
+    made = pickler(file, protocol=5, buffer_callback=buffers.append)
+    made.dump(value)
+    payload = file.getvalue()
+    # Pickle asks nobody about a bytearray, but by `persistent_id`, which makes it 10 times slower. So that is
+    # for values that are known to have one.
+    if _BYTEARRAY in payload and any(type(kept) is bytearray for _, kept in made.memo.copy().values()):
+        file = io.BytesIO()
+        buffers = []
+        _lending(pickler)(file, protocol=5, buffer_callback=buffers.append).dump(value)
+        payload = file.getvalue()
+    return payload, [_lent(buffer) for buffer in buffers]
+
+
+_BYTEARRAY = pickle.BYTEARRAY8  # the opcode
+
+
+def _lent(buffer: pickle.PickleBuffer) -> Any:
+    exporter = memoryview(buffer).obj
+    return exporter.value if type(exporter) is _Stand else buffer.raw()
+
+
+@functools.cache
+def _lending(base: Any) -> Any:
+    class Pickler(base):  # type: ignore[misc]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self._stands: dict[int, Any] = {}
+
+        def persistent_id(self, value: Any) -> Any:
+            if type(value) is not bytearray:
+                return None
+            stand = self._stands.get(id(value))
+            if stand is None:
+                stand = self._stands[id(value)] = (_stand_for(value),)
+            return stand  # the same tuple each time: the other side gets it as one object
+
+    return Pickler
+
+
+def loads(payload: bytes, leases: Sequence[Any]) -> Any:
+    """Unpickles, also between NumPy 1 and 2; classes of this side that come back stay as they are."""
     names = _numpy_names() if b"numpy.core." in payload or b"numpy._core." in payload else ("", "")
     if b"cloudpickle" in payload or (names[0] and names[0].encode() in payload):
-        return _Unpickler(io.BytesIO(payload), buffers=buffers, numpy=names).load()
-    return pickle.loads(payload, buffers=buffers)  # noqa: S301 - from our own process
+        return _Translator(io.BytesIO(payload), leases, names).load()
+    if not leases:
+        return pickle.loads(payload)  # noqa: S301 - from our own process
+    return _Unpickler(io.BytesIO(payload), leases).load()
 
 
 @functools.lru_cache(maxsize=1)
@@ -91,8 +175,21 @@ def _numpy_names() -> tuple[str, str]:
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, *, buffers: Iterable[Any], numpy: tuple[str, str]) -> None:
-        super().__init__(file, buffers=buffers)
+    def __init__(self, file: io.BytesIO, leases: Sequence[Any]) -> None:
+        super().__init__(file, buffers=leases)
+        self._taken: dict[int, Any] = {}
+
+    def persistent_load(self, stand: Any) -> Any:
+        """A bytearray that was lent."""
+        (lease,) = stand
+        if id(lease) not in self._taken:
+            self._taken[id(lease)] = lease.take()
+        return self._taken[id(lease)]
+
+
+class _Translator(_Unpickler):
+    def __init__(self, file: io.BytesIO, leases: Sequence[Any], numpy: tuple[str, str]) -> None:
+        super().__init__(file, leases)
         self._foreign, self._own = numpy
 
     def find_class(self, module: str, name: str) -> Any:
@@ -158,28 +255,66 @@ def _reduce_file(file: io.TextIOWrapper) -> Any:
 
 
 def _reduce_view(view: memoryview) -> Any:
-    if not view.c_contiguous or not view.nbytes:
-        return memoryview, (view.tobytes(),)
-    flat = _Reduced(memoryview, pickle.PickleBuffer(view))
-    if view.ndim == 1 and view.format == "B":
-        return memoryview, (flat,)
-    return memoryview.cast, (flat, view.format, view.shape)
+    if "O" in re.sub(":[^:]*:", "", view.format):  # less the names of fields
+        raise TypeError("cannot pickle a memoryview of references to objects")
+    return (memoryview, (view.tobytes(),)) if view.suboffsets else _lend(view)
 
 
 def _reduce_array(array: Any) -> Any:
-    if array.dtype.hasobject or not array.nbytes:
+    # Types of items that other packages make have larger numbers.
+    if array.dtype.hasobject or array.dtype.num > _LAST_NUMBER:
         return array.__reduce_ex__(5)
-    if array.flags.forc:  # contiguous, in C's or Fortran's order
-        if array.dtype.kind in "mM":  # the buffer protocol has no format for times
-            return type(array).view, (array.view("i8"), array.dtype)
-        return array.__reduce_ex__(5)
-    owner = array
-    while type(owner.base) is type(array):
-        owner = owner.base
-    if owner.dtype.hasobject or not owner.flags.forc:
-        return array.__reduce_ex__(5)  # a copy
-    memory = owner.reshape(-1, order="A").view("u1")
-    if not array.flags.writeable:
-        memory.flags.writeable = False
-    offset = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-    return type(array), (array.shape, array.dtype, pickle.PickleBuffer(memory), offset, array.strides)
+    return _lend(array)
+
+
+_LAST_NUMBER = 23  # float16's
+
+_RULES: dict[str, tuple[str, Any]] = {
+    "array": ("array", _lend),
+    "mmap": ("mmap", _lend),
+    "numpy": ("ndarray", _reduce_array),
+}
+
+
+def is_lent(value: Any) -> bool:
+    """Whether it is nothing but memory, and so is lent."""
+    kind = type(value)
+    if kind is bytearray or kind is memoryview:
+        return True
+    return kind.__name__ == _RULES.get(kind.__module__, ("",))[0] and not (
+        kind.__module__ == "numpy" and value.dtype.hasobject
+    )
+
+
+def describe_record(dtype: Any) -> bytes:
+    """The dtype of records, for the other side. Its own pickle would not do for NumPy 1 where 2 wrote it."""
+    return pickle.dumps(_spell(dtype), protocol=5)
+
+
+def record_type(description: bytes) -> Any:
+    """The dtype again."""
+    return _spelled(pickle.loads(description))  # noqa: S301 - from our own process
+
+
+def _spell(dtype: Any) -> Any:
+    if dtype.subdtype is not None:
+        return _spell(dtype.subdtype[0]), dtype.subdtype[1]
+    if dtype.names is None:
+        return dtype.str
+    fields = [dtype.fields[name] for name in dtype.names]
+    return {
+        "names": list(dtype.names),
+        "formats": [_spell(field[0]) for field in fields],
+        "offsets": [field[1] for field in fields],
+        "titles": [field[2] if len(field) > 2 else None for field in fields],
+        "itemsize": dtype.itemsize,
+        "aligned": dtype.isalignedstruct,
+    }
+
+
+def _spelled(text: Any) -> Any:
+    if isinstance(text, tuple):
+        text = (_spelled(text[0]), text[1])
+    elif isinstance(text, dict):
+        text["formats"] = [_spelled(field) for field in text["formats"]]
+    return sys.modules["numpy"].dtype(text)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from vlcs._core import _control, _quality
+from vlcs._core._control import Control
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,3 +41,19 @@ def numpy1_python() -> Path:
             f"there is no {python}: run `tools/setup test`, or set VLCS_NUMPY1_PYTHON to such a venv's python"
         )
     return python
+
+
+def control_groups(**options: Any) -> list[Path]:
+    """Folders of the groups that this process is in and can have others made below, for a context's options.
+
+    Skips the test where it cannot.
+    """
+    quality = _quality.read(**options)
+    control = Control(quality, usable_cpus())
+    control.remove()
+    for option, (reason, _) in control.refused.items():
+        pytest.skip(f"no-control-groups: {option}: {reason}")
+    places = {
+        _control.find(controller) for name, controller in _control.OPTIONS.items() if quality.words(name)
+    }
+    return [place.folder for place in places if isinstance(place, _control.Place)]

@@ -37,7 +37,7 @@ def test_own_threads_have_the_nice_value_and_policy_and_visitors_keep_theirs() -
         for name, granted in (("nice", str(outside + 7)), ("scheduling", "batch")):
             line = report[name]
             assert (line["state"], line["granted"]) == ("advisory", granted), line
-            assert "a thread that calls in" in line["reason"] and "resident=True" in line["cure"], line
+            assert "one that calls in" in line["reason"] and "resident=True" in line["cure"], line
         assert vlc.verify().holds, vlc.verify()
 
         moved = vlc.threads()[0]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 import vlcs
 from vlcs import _cli
-from vlcs._core import _python
+from vlcs._core import _doctor, _python, _scheduling
+from vlcs._core._registry import REGISTRY
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,3 +47,32 @@ def test_wrong_use(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         _cli.main(line)
     assert ended.value.code == 2
     assert "usage: vlcs" in capsys.readouterr().err
+
+
+def test_doctor_says_what_each_resource_would_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _cli.main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"cpus", "memory", "nice", "scheduling", "weight", "quota", "confine", "bandwidth", "gpu"} <= set(
+        found
+    )
+    for name, line in found.items():
+        assert set(line) == {"state", "reason", "cure"}, name
+        assert line["state"] in {"enforced", "advisory", "unavailable"}, name
+        assert line["cure"] or line["state"] != "unavailable", name
+        assert "not asked for" not in line["reason"], name
+    assert _cli.main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines if not line.startswith(" ")] == [
+        [name, line["state"]] for name, line in found.items()
+    ]
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_doctor_says_that_no_nice_value_below_the_own_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        _scheduling, "try_nice", lambda nice: "Permission denied" if nice < os.getpriority(0, 0) else None
+    )
+    line = _doctor.examine(REGISTRY.machine())["nice"]
+    assert line["state"] == "advisory"
+    assert "none below the process's own" in line["reason"]
+    assert "CAP_SYS_NICE" in line["cure"]

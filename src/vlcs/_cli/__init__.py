@@ -36,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from vlcs._demo import main as demo  # noqa: PLC0415 - the other commands need none of it
 
         return demo(arguments[1:])
+    return _others(arguments)
+
+
+def _others(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("vlcs", description="Virtual Library Contexts.")
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -44,6 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "demo", help="see libraries fight in one process, and not in contexts", add_help=False
     )
     commands.add_parser("show", help="print what contexts can have here: CPUs, Python, limits (JSON)")
+    doctor = commands.add_parser(
+        "doctor", help="say which resources a context can be held to here, why not others, and the cure"
+    )
+    doctor.add_argument("--json", action="store_true", help="print it as JSON")
     chosen = parser.parse_args(arguments)
     if chosen.version:
         from vlcs import __version__  # noqa: PLC0415 - see there
@@ -52,5 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if chosen.command == "show":
         return _show.show()
+    if chosen.command == "doctor":
+        from vlcs._cli import _doctor  # noqa: PLC0415 - `vlcs run` needs none of it
+
+        return _doctor.doctor(as_json=chosen.json)
     parser.print_help(sys.stderr)
     return 2

@@ -41,17 +41,23 @@ def seats(root: Path = Path("/")) -> list[Seat]:
     """The process's place in every hierarchy that it is in."""
     mounts = list(_mounts(root))
     found = []
-    for line in _kernel_text.read(root / "proc/self/cgroup").splitlines():
-        number, _, rest = line.partition(":")
-        names, _, path = rest.partition(":")
-        version = 2 if number == "0" and not names else 1
-        controllers = frozenset(name for name in names.split(",") if name)
+    for version, controllers, path in paths(root):
         folders: tuple[Path, ...] = ()
         fitting = [mount for mount in mounts if mount.version == version and controllers <= mount.controllers]
         if path.startswith("/") and fitting:
             folders = _folders(root, path, max(fitting, key=lambda mount: mount.shows(path)))
         found.append(Seat(version, controllers, path, folders))
     return found
+
+
+def paths(root: Path = Path("/"), thread: int | None = None) -> Iterator[tuple[int, frozenset[str], str]]:
+    """Version, controllers and path, as a Seat has them, of one thread's groups. None: the main thread's."""
+    file = "proc/self/cgroup" if thread is None else f"proc/self/task/{thread}/cgroup"
+    for line in _kernel_text.read(root / file).splitlines():
+        number, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        version = 2 if number == "0" and not names else 1
+        yield version, frozenset(name for name in names.split(",") if name), path
 
 
 def limits(root: Path = Path("/")) -> Limits:

@@ -77,10 +77,11 @@ class Instance:
         try:
             with REGISTRY.lock:
                 chosen = self._choose(request)
-                self._service = Service(quality)
                 _memory.check(plan.memory, REGISTRY.machine())
                 self._memory_refused = _memory.refusal(plan.memory)
                 memory = _memory.MemoryRequest() if self._memory_refused else plan.memory
+                cpus = chosen.cpus if chosen else REGISTRY.machine().allowed
+                self._service = Service(quality, cpus)
                 # Lost to a KeyboardInterrupt before it is stored, it destroys itself.
                 self.native = _native.Context(
                     name=plan.name,
@@ -92,7 +93,7 @@ class Instance:
                     residence=plan.residence,
                     scheduling=_scheduling.number(self._service.scheduling),
                     nice=self._service.nice,
-                    groups=(),
+                    groups=self._service.groups,
                     memory=memory.number,
                     nodes=None if memory.nodes is None else sorted(memory.nodes),
                     memory_limit=plan.memory_limit,
@@ -118,13 +119,20 @@ class Instance:
     def slice(self) -> Slice:
         """What it was given."""
         request, chosen = self._granted
-        others = (
-            *self._memory_resources(),
-            *self._service.resources(resident=self.native.resident),
-            _pool.resource(_pool.pools(self.native)),
-            _gpu.resource(self.gpu),
+        resident = self.native.resident
+        return _slice.grant(
+            request,
+            chosen,
+            REGISTRY.machine(),
+            confined=self._service.confines,
+            resident=resident,
+            others=(
+                *self._memory_resources(),
+                *self._service.resources(resident=resident),
+                _pool.resource(_pool.pools(self.native)),
+                _gpu.resource(self.gpu),
+            ),
         )
-        return _slice.grant(request, chosen, REGISTRY.machine(), others=others)
 
     def limit_memory(self, limit: int) -> None:
         """Gives it another limit; 0: none."""
@@ -140,7 +148,9 @@ class Instance:
         with REGISTRY.lock:
             chosen = self._choose(request)
             self._warn_of_overlaps(chosen)
-            self.native.resize(chosen.cpus if chosen else sorted(REGISTRY.machine().allowed))
+            cpus = chosen.cpus if chosen else sorted(REGISTRY.machine().allowed)
+            with self._service.moving(cpus):
+                self.native.resize(cpus)
             self._grant(request, chosen)
             return Resized(tuple(self.native.cpus()), _pool.pools(self.native))
 
@@ -195,6 +205,7 @@ class Instance:
         if left := self.gate.wait_until_empty(deadline):
             raise self._busy(", ".join(left), timeout)
         self.native.destroy(_milliseconds(deadline), abandon)
+        self._service.remove()
         self._interpreter = self.bridge = None
         self.gate.close()
         REGISTRY.remove(self)
@@ -261,14 +272,15 @@ class Instance:
 
     def _discard(self) -> None:
         """Undoes a creation that failed halfway, whatever had been stored of it by then."""
-        if not hasattr(self, "native"):
-            return
-        try:
-            self.native.destroy(NATIVE_TIMEOUT_MS)
-        except VLCError as error:  # the exception that is on its way says more
-            logging.getLogger("vlcs").warning("after a failed creation: %s", error)
-        else:
-            REGISTRY.remove(self)
+        if hasattr(self, "native"):
+            try:
+                self.native.destroy(NATIVE_TIMEOUT_MS)
+            except VLCError as error:  # the exception that is on its way says more
+                logging.getLogger("vlcs").warning("after a failed creation: %s", error)
+            else:
+                REGISTRY.remove(self)
+        if hasattr(self, "_service"):
+            self._service.remove()
 
     def _busy(self, what: str, timeout: float | None) -> BusyError:
         return BusyError(

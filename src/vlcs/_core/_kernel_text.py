@@ -3,6 +3,8 @@
 Containers, sandboxes and old kernels leave files out, so one that cannot be read is empty and not an error.
 """
 
+import errno
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -41,6 +43,18 @@ def read(path: Path) -> str:
         return path.read_text("utf-8", "replace").strip()
     except OSError:
         return ""
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether the process may make something in it, as far as can be told without trying."""
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def write(path: Path, text: str) -> None:
+    """Writes a file that is there. Raises OSError, as the kernel refuses it."""
+    if not path.exists():  # else the kernel is asked to make one, and says EACCES
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    path.write_text(text)
 
 
 def read_list(path: Path) -> frozenset[int]:

@@ -35,3 +35,13 @@ class Resource:
             **{key: value for key, value in asdict(self).items() if key != "name"},
             "state": str(self.state),
         }
+
+
+def reach(*, resident: bool) -> tuple[str, str]:
+    """Whom a grant reaches that is made to threads, in words; and the cure, where it does not reach all."""
+    if resident:
+        return "all of the context's code, which runs on threads of its own", ""
+    return (
+        "the threads that the context owns, and what they start; one that calls in (run, with) keeps its own",
+        "Call by submit() or run_async(), or make the context with resident=True.",
+    )

@@ -6,8 +6,9 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from vlcs._core import _group
 from vlcs._core._quality import SCHEDULING
-from vlcs._core._resource import Resource, State
+from vlcs._core._resource import Resource, State, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,11 +19,6 @@ POLICIES = {"batch": os.SCHED_BATCH, "idle": os.SCHED_IDLE}
 _NAMES = {
     getattr(os, name): name for name in ("SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR")
 }
-
-_OWN = "the threads that the context owns: those of its libraries, and those behind submit() and run_async()"
-_VISITORS = (
-    "a thread that calls in, by run() or `with`, keeps its own, which it could not go back to without rights"
-)
 
 
 def number(scheduling: str | None) -> int:
@@ -63,17 +59,15 @@ def scheduling(quality: Quality, refused: str | None, *, resident: bool = False)
 
 
 def _held(name: str, requested: str | None, granted: str | None, what: str, *, resident: bool) -> Resource:
-    if resident:
-        reason = f"for all of the context's code, which runs on threads of its own and may change the {what}"
-    else:
-        reason = f"for {_OWN}; {_VISITORS}"
+    whose, cure = reach(resident=resident)
+    asked = "" if requested else "not asked for; "
     return Resource(
         name,
         State.ADVISORY,
         requested,
         granted,
-        reason=reason,
-        cure="" if resident else "Call by submit() or run_async(), or make the context with resident=True.",
+        f"{asked}for {whose}; any code there may change its {what}",
+        cure,
     )
 
 
@@ -85,6 +79,11 @@ def differences(thread: int, nice: int | None, scheduling: str | None) -> Iterat
         yield f"has policy {_NAMES.get(policy, policy)}, not {_NAMES[POLICIES[scheduling]]}"
 
 
+def _said(act: Callable[[], object]) -> str | None:
+    refused = _group.attempt(act)
+    return (refused.strerror or str(refused)) if refused else None
+
+
 def try_nice(value: int | None) -> str | None:
     """Why a thread of this process cannot have the nice value; None: it can.
 
@@ -92,26 +91,11 @@ def try_nice(value: int | None) -> str | None:
     """
     if value is None:
         return None
-    return _try(lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), value))
+    return _said(lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), value))
 
 
 def try_scheduling(policy: str | None) -> str | None:
     """Why a thread of this process cannot have the policy; None: it can."""
     if policy is None:
         return None
-    return _try(lambda: os.sched_setscheduler(0, POLICIES[policy], os.sched_param(0)))
-
-
-def _try(act: Callable[[], object]) -> str | None:
-    refused: list[str] = []
-
-    def attempt() -> None:
-        try:
-            act()
-        except OSError as error:
-            refused.append(error.strerror or str(error))
-
-    thread = threading.Thread(target=attempt, name="vlcs probe")
-    thread.start()
-    thread.join()
-    return refused[0] if refused else None
+    return _said(lambda: os.sched_setscheduler(0, POLICIES[policy], os.sched_param(0)))

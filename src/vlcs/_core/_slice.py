@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vlcs._core._kernel_text import format_list
-from vlcs._core._resource import Resource, State
+from vlcs._core._resource import Resource, State, reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,11 +38,18 @@ class Slice:
 
 
 def grant(
-    request: Request | None, choice: Choice | None, machine: Machine, *, others: Iterable[Resource] = ()
+    request: Request | None,
+    choice: Choice | None,
+    machine: Machine,
+    *,
+    confined: bool = False,
+    resident: bool = False,
+    others: Iterable[Resource] = (),
 ) -> Slice:
     """Writes down what was decided. Without a choice the context may use all that the process may.
 
-    `others` are the lines of other resources than CPUs.
+    `confined`: a control group's cpuset holds the context's threads there, which are all that run its code
+    where it is `resident`. `others` are the lines of other resources than CPUs.
     """
     cpus = choice.cpus if choice else tuple(sorted(machine.allowed))
     return Slice(
@@ -51,11 +58,22 @@ def grant(
         why=choice.why
         if choice
         else "no CPUs were asked for: all that the process may use, and none claimed",
-        resources=(_cpus(request, frozenset(cpus), machine), *others),
+        resources=(
+            cpu_line(request, frozenset(cpus), machine, confined=confined, resident=resident),
+            *others,
+        ),
     )
 
 
-def _cpus(request: Request | None, granted: frozenset[int], machine: Machine) -> Resource:
+def cpu_line(
+    request: Request | None,
+    granted: frozenset[int],
+    machine: Machine,
+    *,
+    confined: bool = False,
+    resident: bool = False,
+) -> Resource:
+    """The line of the CPUs."""
     requested = str(request) if request else None
     if granted >= machine.bound:
         return Resource(
@@ -65,6 +83,16 @@ def _cpus(request: Request | None, granted: frozenset[int], machine: Machine) ->
             format_list(granted),
             reason="these are all CPUs that the kernel lets the process use, so its threads cannot leave",
         )
+    if confined:
+        whose, cure = reach(resident=resident)
+        return Resource(
+            "cpus",
+            State.ENFORCED,
+            requested,
+            format_list(granted),
+            f"by the cpuset of a control group, whatever system calls are made, for {whose}",
+            cure,
+        )
     return Resource(
         "cpus",
         State.ADVISORY,
@@ -73,6 +101,6 @@ def _cpus(request: Request | None, granted: frozenset[int], machine: Machine) ->
         reason="libc's calls keep threads inside, but a library that makes the system call itself "
         "(sched_setaffinity by inline assembler), and threads that libc makes for itself (SIGEV_THREAD, aio, "
         "getaddrinfo_a), are not held",
-        cure="verify() asks the kernel whether all are inside. Only a control group's cpuset holds against "
-        "it, and contexts get none of their own yet.",
+        cure="verify() asks the kernel whether all are inside. A control group's cpuset holds against it: "
+        "make the context with confine=True.",
     )

@@ -59,6 +59,15 @@ int vlci_os_policy_get(struct vlci_os_policy *policy);
 int vlci_os_policy_set(const struct vlci_os_policy *policy);
 int vlci_os_policy_bind(void *base, size_t length, const struct vlci_os_policy *policy);
 
+/* The same with mbind's flags; get_mempolicy as it is called. */
+int vlci_os_policy_bind_as(void *base, size_t length, const struct vlci_os_policy *policy, unsigned flags);
+int vlci_os_policy_ask(int *mode, void *mask, unsigned long bits, void *address, unsigned long flags);
+
+/* Of each page: its node, or -errno where it was not touched yet. And moving each to a node, as far as it can be
+ * moved. 0 or -errno. */
+int vlci_os_pages_nodes(void *const *pages, size_t count, int *status);
+int vlci_os_pages_move(void *const *pages, size_t count, const int *nodes, int *status);
+
 /* The nodes whose memory this thread may use. 0 or -errno. */
 int vlci_os_nodes_allowed(vlci_nodes *nodes);
 

@@ -101,9 +101,26 @@ int vlci_os_policy_set(const struct vlci_os_policy *policy) {
     return syscall(SYS_set_mempolicy, policy->mode, mask, mask ? MASK_BITS : 0) ? -errno : 0;
 }
 
-int vlci_os_policy_bind(void *base, size_t length, const struct vlci_os_policy *policy) {
+int vlci_os_policy_bind_as(void *base, size_t length, const struct vlci_os_policy *policy, unsigned flags) {
     const vlci_nodes *mask = mask_of(policy);
-    return syscall(SYS_mbind, base, length, policy->mode, mask, mask ? MASK_BITS : 0, 0) ? -errno : 0;
+    return syscall(SYS_mbind, base, length, policy->mode, mask, mask ? MASK_BITS : 0, flags) ? -errno : 0;
+}
+
+int vlci_os_policy_bind(void *base, size_t length, const struct vlci_os_policy *policy) {
+    return vlci_os_policy_bind_as(base, length, policy, 0);
+}
+
+int vlci_os_policy_ask(int *mode, void *mask, unsigned long bits, void *address, unsigned long flags) {
+    return syscall(SYS_get_mempolicy, mode, mask, bits, address, flags) ? -errno : 0;
+}
+
+int vlci_os_pages_nodes(void *const *pages, size_t count, int *status) {
+    return syscall(SYS_move_pages, 0, count, pages, NULL, status, 0) < 0 ? -errno : 0;
+}
+
+int vlci_os_pages_move(void *const *pages, size_t count, const int *nodes, int *status) {
+    enum { MOVE = 2 }; /* MPOL_MF_MOVE: those that no other process has */
+    return syscall(SYS_move_pages, 0, count, pages, nodes, status, MOVE) < 0 ? -errno : 0;
 }
 
 int vlci_os_nodes_allowed(vlci_nodes *nodes) {

@@ -15,7 +15,7 @@ static const struct vlci_os_policy none;
 
 /* ---- what was asked for -------------------------------------------------------------------------------- */
 
-static const char *why(int error_number) {
+const char *vlci_policy_why(int error_number) {
     switch (error_number) {
     case ENOSYS: return "the kernel was built without NUMA";
     case EPERM:
@@ -26,7 +26,7 @@ static const char *why(int error_number) {
 
 static int refused(const char *name, int error_number, vlc_error *error) {
     return vlci_fail(error, VLC_SYSTEM, error_number, name, "cannot set a memory policy for context '%s': %s",
-                     name, why(error_number));
+                     name, vlci_policy_why(error_number));
 }
 
 /* Tries it on a page, so that what the kernel refuses is refused before anything is changed. */
@@ -154,19 +154,32 @@ bool vlci_policy_replace(vlc_context *context, struct vlci_policy *made) {
     return fits;
 }
 
-static void bind_range(struct vlci_region *region, void *policy) {
+static void bind_range(struct vlci_region *region, char *from, size_t length, void *policy) {
     if (!vlci_heap_is_anonymous(region)) return;
     const struct vlci_policy *now = policy;
-    vlci_os_policy_bind(region->base, VLCI_PAGE_UP(region->length), now ? &now->kernel : &none);
+    vlci_os_policy_bind(from, length, now ? &now->kernel : &none);
 }
 
 void vlci_policy_spread(vlc_context *context) {
     struct vlci_policy *seen;
     do {
         seen = atomic_load(&context->policy);
-        for (char *at = NULL; vlci_zones_step(&context->zones, &at, bind_range, seen);) {
+        for (char *at = NULL; vlci_zones_step(&context->zones, &at, SIZE_MAX, bind_range, seen);) {
         }
     } while (seen != atomic_load(&context->policy)); /* another thread's change may have come between */
+}
+
+int vlci_policy_nodes(vlc_context *context, vlci_nodes *nodes) {
+    cpu_set_t cpus;
+    vlci_nodes allowed, near;
+    const struct vlci_policy *now = atomic_load(&context->policy);
+    int failed = vlci_os_nodes_allowed(&allowed);
+    if (failed) return failed;
+    vlci_context_cpus(context, &cpus);
+    vlci_os_nodes_of(&cpus, &near);
+    CPU_AND(nodes, now && CPU_COUNT(&now->kernel.nodes) ? &now->kernel.nodes : &near, &allowed);
+    if (!CPU_COUNT(nodes)) *nodes = allowed;
+    return 0;
 }
 
 void vlci_policy_free(vlc_context *context) {
@@ -193,14 +206,24 @@ void vlci_policy_apply(vlc_context *context, void *base, size_t length) {
 
 /* ---- threads ------------------------------------------------------------------------------------------- */
 
-/* Gives this thread the policy, or its own back; `visit` keeps what it had when it came. */
+/* What the thread had when it came. False: the kernel does not tell. */
+static bool keep(struct vlci_thread *thread, struct vlci_visit *visit) {
+    if (visit == &thread->base || visit->has_policy) return true;
+    if (vlci_os_policy_get(&visit->kernel_policy)) return false;
+    visit->has_policy = true;
+    visit->policy = thread->policy;
+    if (!thread->policy) thread->own_policy = visit->kernel_policy;
+    return true;
+}
+
+void vlci_policy_keep(void) {
+    struct vlci_thread *thread = vlci_thread_current;
+    if (thread) keep(thread, thread->visit);
+}
+
+/* Gives this thread the policy, or its own back. */
 static void take(struct vlci_thread *thread, struct vlci_visit *visit, const struct vlci_policy *policy) {
-    if (visit != &thread->base && !visit->has_policy) {
-        if (vlci_os_policy_get(&visit->kernel_policy)) return;
-        visit->has_policy = true;
-        visit->policy = thread->policy;
-        if (!thread->policy) thread->own_policy = visit->kernel_policy;
-    }
+    if (!keep(thread, visit)) return;
     vlci_os_policy_set(policy ? &policy->kernel : &thread->own_policy);
     thread->policy = policy;
 }
@@ -267,7 +290,7 @@ int vlc_allowed_nodes(uint32_t *nodes, size_t capacity, size_t *count, vlc_error
     if (!failed) failed = try_on_page(&own);
     if (failed)
         return vlci_fail(error, VLC_SYSTEM, -failed, "mbind", "no policy of memory can be set: %s",
-                         why(-failed));
+                         vlci_policy_why(-failed));
     *count = list(&allowed, nodes, capacity);
     return VLC_OK;
 }

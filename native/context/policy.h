@@ -33,12 +33,21 @@ bool vlci_policy_replace(vlc_context *context, struct vlci_policy *made);
 void vlci_policy_spread(vlc_context *context);
 void vlci_policy_free(vlc_context *context);
 
+/* Where its pages should lie: the policy's nodes, or those of its CPUs where it names none. 0 or -errno. */
+int vlci_policy_nodes(vlc_context *context, vlci_nodes *nodes);
+
+/* Why the kernel refuses such calls, in words. */
+const char *vlci_policy_why(int error_number);
+
 /* A range that was just mapped, and registered before: gets the policy, and huge pages or none. */
 void vlci_policy_apply(vlc_context *context, void *base, size_t length);
 
 /* The calling thread enters, and leaves. Without a policy on either side this is a comparison. */
 void vlci_policy_enter(vlc_context *context, struct vlci_visit *visit);
 void vlci_policy_leave(struct vlci_visit *visit);
+
+/* The calling thread is about to change its policy by itself: it gets the one before back when it leaves. */
+void vlci_policy_keep(void);
 
 /* Where the calling thread may have missed a change, if it is inside of the context. */
 void vlci_policy_follow(vlc_context *context);

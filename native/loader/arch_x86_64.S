@@ -155,7 +155,11 @@ vlci_tlsdesc_dynamic:
     ARRAY vlci_execlp_entry, vlci_execlp
     ARRAY vlci_execle_entry, vlci_execle
 
-/* syscall(2): only two numbers are ours; the rest must reach libc with its stack untouched (vfork, clone). */
+/* syscall(2) of memory policies has a number and six arguments: the last is on the stack, above our return address
+ * and the context. */
+    SEVENTH vlci_syscall_memory_entry, vlci_syscall_memory
+
+/* syscall(2): only five numbers are ours; the rest must reach libc with its stack untouched (vfork, clone). */
     .globl vlci_syscall_entry
     .hidden vlci_syscall_entry
     .type vlci_syscall_entry, @function
@@ -166,6 +170,9 @@ vlci_syscall_entry:
     je 1f
     cmp $204, %rdi /* sched_getaffinity */
     je 1f
+    lea -237(%rdi), %rax /* mbind, set_mempolicy, get_mempolicy */
+    cmp $2, %rax
+    jbe vlci_syscall_memory_entry
     jmp *vlci_host_syscall(%rip)
 1:  mov %r11, %r8
     jmp vlci_syscall_affinity

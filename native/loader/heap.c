@@ -360,8 +360,9 @@ size_t vlci_heap_usable(void *block) {
                : region->length - (size_t)((char *)block - region->base);
 }
 
-static void add_used(struct vlci_region *region, void *total) {
-    if (region->kind == VLCI_REGION_BLOCK) *(size_t *)total += region->length;
+static void add_used(struct vlci_region *region, char *from, size_t length, void *total) {
+    (void)from;
+    if (region->kind == VLCI_REGION_BLOCK) *(size_t *)total += length;
     if (region->kind != VLCI_REGION_SLAB) return;
     const struct vlci_slab *slab = (const struct vlci_slab *)region;
     *(size_t *)total +=
@@ -370,7 +371,7 @@ static void add_used(struct vlci_region *region, void *total) {
 
 size_t vlci_heap_used(vlc_context *context) {
     size_t total = 0;
-    for (char *at = NULL; vlci_zones_step(&context->zones, &at, add_used, &total);) {
+    for (char *at = NULL; vlci_zones_step(&context->zones, &at, SIZE_MAX, add_used, &total);) {
     }
     VLCI_HOLD(&context->heap.spares_lock);
     return total > context->heap.spare_bytes ? total - context->heap.spare_bytes : 0;

@@ -247,16 +247,19 @@ static struct vlci_zone *zone_from(const struct vlci_zones *zones, const char *a
     return found;
 }
 
-bool vlci_zones_step(struct vlci_zones *zones, char **at, void (*visit)(struct vlci_region *, void *),
+bool vlci_zones_step(struct vlci_zones *zones, char **at, size_t most, vlci_visit_part *visit,
                      void *argument) {
     VLCI_HOLD(&zones->lock);
     for (const struct vlci_zone *zone; (zone = zone_from(zones, *at));) {
         if (*at < zone->base) *at = zone->base;
         for (char *end = zone->base + zone->granules * VLCI_GRANULE; *at < end; *at += VLCI_GRANULE) {
             struct vlci_region *region = vlci_region_at(*at);
-            if (!region || region->base < *at) continue;
-            visit(region, argument);
-            *at += VLCI_GRANULE_UP(region->length);
+            if (!region) continue;
+            char *from = *at;
+            size_t length = (size_t)(region->base + VLCI_PAGE_UP(region->length) - from);
+            if (length > most) length = most;
+            *at += VLCI_GRANULE_UP(length);
+            visit(region, from, length, argument);
             return true;
         }
     }

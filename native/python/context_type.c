@@ -374,6 +374,40 @@ static PyObject *context_memory(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(IN)", memory, vlci_number_list(nodes, count));
 }
 
+static PyObject *context_migrate_memory(PyObject *self, PyObject *unused) {
+    (void)unused;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (!context) return NULL;
+    vlc_error error = VLC_ERROR_INIT;
+    uint64_t moved = 0, left = 0;
+    int status;
+    Py_BEGIN_ALLOW_THREADS status = vlc_migrate_memory(context, &moved, &left, &error);
+    Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
+    if (status != VLC_OK) return vlci_raise(&error);
+    return Py_BuildValue("(KK)", (unsigned long long)moved, (unsigned long long)left);
+}
+
+static PyObject *context_memory_nodes(PyObject *self, PyObject *unused) {
+    (void)unused;
+    vlc_context *context = vlci_context_use(cast(self));
+    if (!context) return NULL;
+    vlc_error error = VLC_ERROR_INIT;
+    uint64_t bytes[VLC_NODES];
+    int status;
+    Py_BEGIN_ALLOW_THREADS status = vlc_memory_nodes(context, bytes, VLC_NODES, &error);
+    Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
+    if (status != VLC_OK) return vlci_raise(&error);
+    PyObject *dict = PyDict_New();
+    for (size_t node = 0; dict && node < VLC_NODES; node++) {
+        if (!bytes[node]) continue;
+        PyObject *number = PyLong_FromSize_t(node), *value = PyLong_FromUnsignedLongLong(bytes[node]);
+        if (!number || !value || PyDict_SetItem(dict, number, value) < 0) Py_CLEAR(dict);
+        Py_XDECREF(number);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
 static PyObject *context_set_memory_limit(PyObject *self, PyObject *limit) {
     unsigned long long bytes = PyLong_AsUnsignedLongLong(limit);
     if (PyErr_Occurred()) return NULL;
@@ -523,6 +557,10 @@ PyObject *vlci_context_type_new(PyObject *module) {
         { "set_memory", context_set_memory, METH_VARARGS,
           "set_memory(memory, nodes)\n--\n\nGives the context another policy of memory." },
         { "memory", context_memory, METH_NOARGS, "memory()\n--\n\nThe policy in force, and its nodes." },
+        { "migrate_memory", context_migrate_memory, METH_NOARGS,
+          "migrate_memory()\n--\n\nMoves pages to the policy's nodes: bytes moved, and left elsewhere." },
+        { "memory_nodes", context_memory_nodes, METH_NOARGS,
+          "memory_nodes()\n--\n\nBytes that were touched, by node." },
         { "set_memory_limit", context_set_memory_limit, METH_O,
           "set_memory_limit(limit)\n--\n\nBytes; 0: no limit." },
         { "threads", context_threads, METH_NOARGS, "threads()\n--\n\nIds of its living threads." },

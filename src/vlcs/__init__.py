@@ -25,6 +25,7 @@ from vlcs._core._errors import (
     VLCError,
 )
 from vlcs._core._library import Library
+from vlcs._core._memory import Migration
 from vlcs._core._module import RemoteObject
 from vlcs._core._pool import Pool, Resized
 from vlcs._core._slice import Slice
@@ -43,6 +44,7 @@ __all__ = [
     "LimitError",
     "Limits",
     "LoadError",
+    "Migration",
     "OverlapWarning",
     "PicklingError",
     "Pool",

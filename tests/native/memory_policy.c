@@ -9,17 +9,6 @@
 static uint32_t nodes[64];
 static size_t node_count;
 
-static vlc_context *with_policy(const char *name, uint32_t memory, const uint32_t *on, size_t count) {
-    vlc_spec spec = VLC_SPEC_INIT;
-    spec.name = name;
-    spec.memory = memory;
-    spec.nodes = on;
-    spec.node_count = count;
-    vlc_context *context = context_from(&spec);
-    load(context, FIXTURE("memory"), RTLD_NOW);
-    return context;
-}
-
 static int is_expected(int mode, int expected) {
     return mode == expected ||
            (expected == MODE_PREFERRED_MANY && mode == MODE_PREFERRED); /* before Linux 5.15 */
@@ -47,12 +36,6 @@ static int mode_of_pool(vlc_context *context) {
     REQUIRE(vlc_submit(context, ask, NULL, &task, &error) == VLC_OK, "%s", error.message);
     REQUIRE(vlc_wait(task, &mode, &error) == VLC_OK, "%s", error.message);
     return (int)(intptr_t)mode;
-}
-
-static uint64_t bits(const uint32_t *on, size_t count) {
-    uint64_t mask = 0;
-    for (size_t i = 0; i < count; i++) mask |= 1ull << on[i];
-    return mask;
 }
 
 static const struct {
@@ -162,6 +145,82 @@ static void check_change_while_ranges_are_taken(void) {
     context_close(a);
 }
 
+/* What libraries ask the kernel for is cut to the nodes that they are bound to, and given back at the end. */
+static void check_libraries(void) {
+    uint64_t mask[16] = { bits(nodes, node_count) }, far[16] = { [15] = 1ull << 63 };
+    struct memory_ask ask = { MEMORY_ASK_THREAD, MODE_DEFAULT, NULL, NULL, 0 };
+    vlc_error error = VLC_ERROR_INIT;
+    vlc_context *bound = with_policy("bound", VLC_MEMORY_BIND, NULL, 0),
+                *plain = with_policy("plain", VLC_MEMORY_DEFAULT, NULL, 0),
+                *spread = with_policy("spread", VLC_MEMORY_INTERLEAVE, NULL, 0);
+    vlc_context *const contexts[] = { bound, plain, spread };
+    const struct {
+        int asked;
+        bool nodes;
+        int then[3]; /* in each context */
+    } rows[] = { { MODE_INTERLEAVE, true, { MODE_INTERLEAVE, MODE_INTERLEAVE, MODE_INTERLEAVE } },
+                 { MODE_BIND, true, { MODE_BIND, MODE_BIND, MODE_BIND } },
+                 { MODE_PREFERRED, true, { MODE_BIND, MODE_PREFERRED, MODE_PREFERRED } },
+                 { MODE_LOCAL, false, { MODE_BIND, MODE_LOCAL, MODE_LOCAL } },
+                 { MODE_DEFAULT, false, { MODE_BIND, MODE_DEFAULT, MODE_INTERLEAVE } } };
+    for (int i = 0; i < 3; i++) {
+        vlc_context *a = contexts[i];
+        char *kinds[MEMORY_KINDS];
+        probe asks = find(a, NULL, "memory_ask");
+        CHECK_EQUAL(call_named(a, NULL, "memory_kinds", (long)(uintptr_t)kinds), 0);
+        CHECK_EQUAL(vlc_enter(a, &error), VLC_OK);
+        for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++) {
+            ask.mode = rows[row].asked;
+            ask.mask = rows[row].nodes ? mask : NULL;
+            ask.bits = rows[row].nodes ? 65 : 0;
+            ask.start = (char *)((uintptr_t)kinds[MEMORY_MAPPED] & ~4095ul);
+            for (ask.what = MEMORY_ASK_THREAD; ask.what <= MEMORY_ASK_RANGE; ask.what++) {
+                CHECK_EQUAL(asks((long)(uintptr_t)&ask), 0);
+                int mode = ask.what == MEMORY_ASK_THREAD ? thread_mode() : mode_at(ask.start, NULL);
+                CHECK(mode == rows[row].then[i], "in %s, %d of %d became %d and not %d", vlc_name(a),
+                      ask.what, ask.mode, mode, rows[row].then[i]);
+            }
+        }
+        ask.what = MEMORY_ASK_THREAD;
+        ask.mode = MODE_BIND;
+        ask.mask = far; /* no machine has node 1023 */
+        ask.bits = 1025;
+        CHECK_EQUAL(asks((long)(uintptr_t)&ask), EINVAL);
+        ask.mask = (void *)8;
+        CHECK_EQUAL(asks((long)(uintptr_t)&ask), EFAULT);
+        uint64_t allowed[16] = { 0 };
+        ask.what = MEMORY_ASK_ALLOWED;
+        ask.mask = allowed;
+        CHECK_EQUAL(asks((long)(uintptr_t)&ask), 0);
+        CHECK(allowed[0] == mask[0], "%#llx are allowed", (unsigned long long)allowed[0]);
+        ask.what = MEMORY_ASK_THREAD;
+        ask.mode = MODE_INTERLEAVE;
+        ask.mask = mask;
+        CHECK_EQUAL(asks((long)(uintptr_t)&ask), 0);
+        CHECK_EQUAL(vlc_leave(a, &error), VLC_OK);
+        CHECK_EQUAL(thread_mode(), MODE_DEFAULT);
+        context_close(a);
+    }
+}
+
+/* All on one node is the least that a machine can do: nothing is to be moved. */
+static void check_pages_are_counted(void) {
+    vlc_error error = VLC_ERROR_INIT;
+    uint64_t bytes[64], before[64], moved = 1, left = 1, total = 0;
+    vlc_context *a = with_policy("a", VLC_MEMORY_BIND, NULL, 0);
+    CHECK_EQUAL(vlc_memory_nodes(a, before, 64, &error), VLC_OK);
+    char *block = (char *)call_named(a, NULL, "memory_malloc", 100 << 20);
+    CHECK_EQUAL(vlc_memory_nodes(a, bytes, 64, &error), VLC_OK);
+    memset(block, 1, 50 << 20);
+    CHECK_EQUAL(vlc_memory_nodes(a, bytes, 64, &error), VLC_OK);
+    for (int node = 0; node < 64; node++) total += bytes[node] - before[node];
+    CHECK(total >= 50 << 20 && total <= 52 << 20, "%llu bytes were touched", (unsigned long long)total);
+    CHECK_EQUAL(vlc_migrate_memory(a, &moved, &left, &error), VLC_OK);
+    CHECK_EQUAL(moved, 0);
+    CHECK_EQUAL(left, 0);
+    context_close(a);
+}
+
 static void check_refusals(void) {
     vlc_error error = VLC_ERROR_INIT;
     vlc_context *a = NULL;
@@ -195,6 +254,8 @@ int main(void) {
     check_nested_visits();
     check_change();
     check_change_while_ranges_are_taken();
+    check_libraries();
+    check_pages_are_counted();
     check_refusals();
     return check_result();
 }

@@ -19,6 +19,23 @@ static inline size_t usable_nodes(uint32_t *nodes, size_t capacity) {
     return count;
 }
 
+static inline vlc_context *with_policy(const char *name, uint32_t memory, const uint32_t *on, size_t count) {
+    vlc_spec spec = VLC_SPEC_INIT;
+    spec.name = name;
+    spec.memory = memory;
+    spec.nodes = on;
+    spec.node_count = count;
+    vlc_context *context = context_from(&spec);
+    load(context, FIXTURE("memory"), RTLD_NOW);
+    return context;
+}
+
+static inline uint64_t bits(const uint32_t *on, size_t count) {
+    uint64_t mask = 0;
+    for (size_t i = 0; i < count; i++) mask |= 1ull << on[i];
+    return mask;
+}
+
 /* Of this thread. */
 static inline int thread_mode(void) {
     int mode = -1;

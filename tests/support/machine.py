@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vlcs._core import _control, _quality
+from vlcs._core import _control, _machine, _quality
 from vlcs._core._control import Control
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +31,15 @@ def rig() -> None:
     """Skips the test outside of the machine of tests/vm/run: it is about that one, or changes it."""
     if os.environ.get("VLCS_RIG") != "1":
         pytest.skip("no-rig: this is not the machine of tests/vm/run")
+
+
+def two_nodes() -> tuple[int, int]:
+    """Two NUMA nodes with memory and CPUs that may be used; skips the test where there is one."""
+    machine = _machine.read(affinity=frozenset(usable_cpus()))
+    nodes = [node for node in sorted(machine.nodes) if machine.topology.nodes[node].cpus & machine.allowed]
+    if len(nodes) < 2:
+        pytest.skip(f"one-node: only memory and CPUs of node {nodes} may be used here")
+    return nodes[0], nodes[1]
 
 
 def numpy1_python() -> Path:

@@ -76,6 +76,15 @@ class FakeContext:
         memory, nodes = self.options["memory"], self.options["nodes"]
         return memory, list(nodes or ()) or [0] * (memory in {1, 2, 3})
 
+    def set_memory(self, memory: int, nodes: Sequence[int] | None) -> None:
+        self.options |= {"memory": memory, "nodes": nodes}
+
+    def migrate_memory(self) -> tuple[int, int]:
+        return 8192, 4096
+
+    def memory_nodes(self) -> dict[int, int]:
+        return {0: 4096, 2: 8192}
+
     def set_memory_limit(self, limit: int) -> None:
         self.options["memory_limit"] = limit
 

@@ -17,6 +17,7 @@ NAMES = [
     "LimitError",
     "Limits",
     "LoadError",
+    "Migration",
     "OverlapWarning",
     "PicklingError",
     "Pool",

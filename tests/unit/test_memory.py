@@ -14,6 +14,8 @@ from vlcs._core._errors import from_status
 from vlcs._core._memory import MemoryRequest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Native
 
 
@@ -139,7 +141,60 @@ class TestContext:
         assert vlc._instance.native.options["memory"] == 0  # type: ignore[attr-defined]
         assert vlc.slice.report()["memory"]["state"] == "unavailable"
 
+    def test_another_policy(self) -> None:
+        vlc = vlcs.VLC(memory="bind", memory_nodes=3)
+        vlc.set_memory("interleave", "0-1")
+        assert vlc.slice.report()["memory"]["granted"] == "interleaved over node 0-1"
+        with pytest.raises(vlcs.ArgumentError, match="node 7"):
+            vlc.set_memory("bind", 7)
+        assert vlc._instance.native.memory() == (3, [0, 1])
+        vlc.set_memory(None)
+        assert vlc.slice.report()["memory"]["requested"] is None
+        assert vlc.migrate_memory() == vlcs.Migration(moved=8192, left=4096)
+        assert (vlc.stats().node_bytes, vlc.stats(nodes=True).node_bytes) == (None, {0: 4096, 2: 8192})
+
+    def test_another_policy_where_the_kernel_refuses(self) -> None:
+        vlc = vlcs.VLC()
+        self.refusal = from_status(5, "no policy of memory can be set: why", "mbind", 1)
+        with pytest.warns(vlcs.UnavailableWarning, match='memory="bind" .* why'):
+            vlc.set_memory("bind")
+        assert vlc._instance.native.memory()[0] == 0
+
     def test_bad_nodes_make_nothing(self) -> None:
         with pytest.raises(vlcs.ArgumentError, match="NUMA node 7"):
             vlcs.VLC("far", memory="bind", memory_nodes=7)
         assert "far" not in [vlc.name for vlc in vlcs.contexts()]
+
+
+@pytest.mark.parametrize(
+    ("line", "policy", "nodes", "words"),
+    [
+        ("55aa default file=/bin/x mapped=2", "bind", {0}, "has the memory policy default, not bind:0"),
+        ("55aa bind:0-1 file=/bin/x", "bind", {0, 1}, None),
+        ("55aa bind:0 file=/bin/x", "bind", {0, 1}, None),
+        ("55aa interleave:0-1 file=/bin/x", "bind", {0, 1}, None),
+        ("55aa bind=static:0 file=/bin/x", "bind", {0, 1}, None),
+        ("55aa bind:0,2 file=/bin/x", "bind", {0, 1}, "has the memory policy bind:0,2, not bind:0-1"),
+        ("55aa prefer:0 file=/bin/x", "bind", {0, 1}, "has the memory policy prefer:0, not bind:0-1"),
+        (
+            "55aa prefer (many):0-1 file=/bin/x",
+            "bind",
+            {0},
+            "has the memory policy prefer (many):0-1, not bind:0",
+        ),
+        ("55aa prefer (many):0-1 file=/bin/x", "preferred", {0, 1}, None),
+        ("55aa local stack", "local", set(), None),
+        ("55aa default stack", "local", set(), "has the memory policy default, not local"),
+        ("55aa bind:0 stack", "interleave", {0, 1}, None),
+        ("", "bind", {0}, None),
+        (None, "bind", {0}, None),
+    ],
+)
+def test_policy_of_a_thread(
+    tmp_path: Path, line: str | None, policy: str, nodes: set[int], words: str | None
+) -> None:
+    if line is not None:
+        folder = tmp_path / "proc/self/task/77"
+        folder.mkdir(parents=True)
+        (folder / "numa_maps").write_text(f"{line}\n55ab default\n")
+    assert list(_memory.differences(77, policy, nodes, tmp_path)) == ([words] if words else [])

@@ -39,9 +39,10 @@ from vlcs._core._service import Service
 from vlcs._core._stats import limits, report_what_stays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from vlcs._core._choice import Choice
+    from vlcs._core._memory import MemoryRequest
     from vlcs._core._plan import Plan
     from vlcs._core._python import Python
     from vlcs._core._quality import Quality
@@ -99,7 +100,7 @@ class Instance:
                     memory_limit=plan.memory_limit,
                     huge_pages=_huge_pages.number(plan.huge_pages),
                 )
-                self._plan = plan
+                self._plan, self._memory = plan, plan.memory
                 self.memory_limit = plan.memory_limit
                 self.name = self.native.name
                 self.gate = Gate(self.name)
@@ -134,6 +135,16 @@ class Instance:
             ),
         )
 
+    def set_memory(self, memory: MemoryRequest) -> None:
+        """Gives it another policy."""
+        with REGISTRY.lock:
+            _memory.check(memory, REGISTRY.machine())
+            refused = _memory.refusal(memory)
+            if not refused:
+                self.native.set_memory(memory.number, None if memory.nodes is None else sorted(memory.nodes))
+            self._memory, self._memory_refused = memory, refused
+        self._warn_of_unavailable(["memory"])
+
     def limit_memory(self, limit: int) -> None:
         """Gives it another limit; 0: none."""
         self.native.set_memory_limit(limit)
@@ -141,7 +152,14 @@ class Instance:
 
     def inspectors(self) -> tuple[Callable[[int], Iterable[str]], ...]:
         """What `verify` asks of each thread besides its CPUs."""
-        return (self._service.differences,)
+        policy, nodes = self.native.memory()
+        if not policy:
+            return (self._service.differences,)
+        name = _memory.POLICIES[policy]
+        return (
+            self._service.differences,
+            lambda thread: _memory.differences(thread, name, nodes),
+        )
 
     def resize(self, request: Request | None) -> Resized:
         """Moves it to other CPUs."""
@@ -225,8 +243,10 @@ class Instance:
                 OverlapWarning,
             )
 
-    def _warn_of_unavailable(self) -> None:
+    def _warn_of_unavailable(self, names: Collection[str] | None = None) -> None:
         for resource in self.slice.resources:
+            if names is not None and resource.name not in names:
+                continue
             if resource.requested is not None and resource.state is Worth.UNAVAILABLE:
                 _caller.warn(
                     f"{resource.requested} of the context {self.name!r} is unavailable: {resource.reason}. "
@@ -237,7 +257,7 @@ class Instance:
     def _memory_resources(self) -> tuple[Resource, ...]:
         plan, machine = self._plan, REGISTRY.machine()
         return (
-            _memory.resource(plan.memory, self.native.memory()[1], machine, self._memory_refused),
+            _memory.resource(self._memory, self.native.memory()[1], machine, self._memory_refused),
             _memory_limit.resource(
                 self.memory_limit, own_heap=plan.heap == 0, host_malloc=limits().host_malloc
             ),

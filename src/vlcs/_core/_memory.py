@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlcs._core import _native
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 Nodes = str | int | Iterable[int] | None
 """What `memory_nodes=` takes: "0-1"; a set, list or range of numbers; a number; None."""
 
-_POLICIES = ("default", "bind", "preferred", "interleave", "local")
+POLICIES = ("default", "bind", "preferred", "interleave", "local")
 """By number of vlc_memory."""
 
 _CURE = (
@@ -44,12 +46,22 @@ class MemoryRequest:
     @property
     def number(self) -> int:
         """A vlc_memory."""
-        return _POLICIES.index(self.policy or "default")
+        return POLICIES.index(self.policy or "default")
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What `migrate_memory` did, in bytes."""
+
+    moved: int
+    """That lie on the right nodes now."""
+    left: int
+    """That are still elsewhere: the nodes are full, or a driver or a child of `fork()` has the pages too."""
 
 
 def read(memory: Any, memory_nodes: Any) -> MemoryRequest:
     """Reads the options of a context. Raises ArgumentError."""
-    if memory is not None and (memory not in _POLICIES or memory == "default"):
+    if memory is not None and (memory not in POLICIES or memory == "default"):
         raise ArgumentError(
             f'cannot read memory={memory!r}: give "bind" (on these nodes and no others), "preferred" (while '
             'they have room), "interleave" (on each in turn) or "local" (where the thread runs that touches '
@@ -146,6 +158,35 @@ def resource(
         "for another (mbind); pages of files, which processes share, lie where they were first read",
         cure="stats(nodes=True) says where the pages are, and migrate_memory() moves them.",
     )
+
+
+def differences(thread: int, policy: str, nodes: Iterable[int], root: Path = Path("/")) -> Iterator[str]:
+    """Where the policy of a thread is another than was granted, in words.
+
+    The kernel tells it of mappings that have none of their own (Linux, Documentation/filesystems/proc.rst,
+    numa_maps), as the first one of a program, its text. Libraries may narrow what they are bound to.
+    """
+    found = _first_policy(root / f"proc/self/task/{thread}/numa_maps")
+    if found is None:
+        return
+    mode, _, on = found.partition(":")
+    allowed = frozenset(nodes)
+    with suppress(ValueError):
+        if policy == "bind" and mode.startswith(("bind", "interleave")) and parse_list(on) <= allowed:
+            return
+    if policy == "bind" or found == "default":  # of the others a library may choose another
+        yield f"has the memory policy {found}, not {policy}" + (f":{format_list(allowed)}" if allowed else "")
+
+
+def _first_policy(path: Path) -> str | None:
+    """As "bind:0-1" or "prefer (many):0"; None where the kernel does not tell."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            line = file.readline()
+    except FileNotFoundError:
+        return None
+    policy = re.match(r"[0-9a-f]+ (\S+(?: \(many\)\S*)?)", line)
+    return policy[1] if policy else None
 
 
 def _nodes(value: Any) -> frozenset[int]:

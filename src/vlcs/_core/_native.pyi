@@ -74,6 +74,10 @@ class Context:
         """`vlc_set_memory`: a vlc_memory, and its nodes; None: those of the slice's CPUs."""
     def memory(self) -> tuple[int, list[int]]:
         """The vlc_memory in force, and its nodes."""
+    def migrate_memory(self) -> tuple[int, int]:
+        """`vlc_migrate_memory`: bytes moved, and left elsewhere."""
+    def memory_nodes(self) -> dict[int, int]:
+        """`vlc_memory_nodes`: bytes that were touched, by node; none that has none."""
     def set_memory_limit(self, limit: int) -> None: ...
     def threads(self) -> list[int]: ...
     def libraries(self) -> list[str]: ...

@@ -40,6 +40,8 @@ class Stats:
     """The most that this ever was."""
     memory_limit: int | None
     """None: no limit."""
+    node_bytes: dict[int, int] | None
+    """Touched memory of its heap and mappings by NUMA node; None unless it was asked for."""
     mapped_bytes: int
     """Mapped by its libraries themselves."""
     library_bytes: int
@@ -82,7 +84,9 @@ class Limits:
     what their libraries leak stays in the process; None: each context has a heap, which goes with it."""
 
 
-def measure(figures: dict[str, int], *, jobs: int, leases: int) -> Stats:
+def measure(
+    figures: dict[str, int], *, jobs: int, leases: int, node_bytes: dict[int, int] | None = None
+) -> Stats:
     """Makes Stats from what the native side counts."""
     return Stats(
         threads=figures["threads"],
@@ -98,6 +102,7 @@ def measure(figures: dict[str, int], *, jobs: int, leases: int) -> Stats:
         memory_bytes=figures["memory_bytes"],
         memory_peak=figures["memory_peak"],
         memory_limit=figures["memory_limit"] or None,
+        node_bytes=node_bytes,
         mapped_bytes=figures["mapped_bytes"],
         library_bytes=figures["library_bytes"],
         resident=bool(figures["resident"]),

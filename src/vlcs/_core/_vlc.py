@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 from vlcs._core import (
     _awaiting,
     _library,
+    _memory,
     _memory_limit,
     _module,
     _placement,
@@ -25,6 +26,7 @@ from vlcs._core._gate import State
 from vlcs._core._instance import Instance
 from vlcs._core._kernel_text import format_list
 from vlcs._core._library import Library
+from vlcs._core._memory import Migration
 from vlcs._core._native import Caller
 from vlcs._core._registry import REGISTRY
 from vlcs._core._task import Task
@@ -387,24 +389,58 @@ class VLC(Caller):
             )
         )
 
+    def set_memory(
+        self,
+        memory: Literal["bind", "preferred", "interleave", "local"] | None,
+        memory_nodes: Nodes = None,
+    ) -> None:
+        """Gives the context another memory policy, or none: for pages that are touched from now on.
+
+        Options and errors are as for the constructor. Its heap and mappings change at once, threads when they
+        next enter or take memory from the system. Pages that were touched stay: see `migrate_memory`.
+        """
+        self._instance.gate.check("set_memory()")
+        self._instance.set_memory(_memory.read(memory, memory_nodes))
+
+    def migrate_memory(self) -> Migration:
+        """Moves touched pages of its heap and mappings to the nodes of its memory policy.
+
+        Without a policy, or with "local", to the nodes of its CPUs: after `vlc.resize(node=1)` all of it goes
+        to node 1. It goes on running meanwhile. Gives the bytes that were moved, and those that are left
+        elsewhere. Pages of files, stacks, and data of libraries stay.
+
+        Raises SystemRefusedError where the kernel moves no pages, StateError when the context is closed.
+        """
+        self._instance.gate.check("migrate_memory()")
+        return Migration(*self._instance.native.migrate_memory())
+
     def verify(self) -> Verification:
         """Asks the kernel of the context's threads, its libraries' included: where they may run, and how.
 
         What is `outside` of the slice was moved there by a library that makes system calls itself; or it is
         just beginning and not pinned yet, right after a resize. `differences` has that in words, and whatever
-        else is not as it was granted: nice values, policies, control groups. Raises StateError when the
-        context is closed.
+        else is not as it was granted: nice values, policies, control groups, memory policies. Raises
+        StateError when the context is closed.
         """
         instance = self._instance
         instance.gate.check("verify()")
         with REGISTRY.lock:  # against a resize() meanwhile
             return _verification.verify(instance.native, instance.inspectors())
 
-    def stats(self) -> Stats:
-        """Figures of this moment: threads, CPU time, context switches, memory, libraries."""
+    def stats(self, *, nodes: bool = False) -> Stats:
+        """Figures of this moment: threads, CPU time, context switches, memory, libraries.
+
+        With `nodes`, also the NUMA nodes of all pages of its memory, which are asked for one by one; raises
+        SystemRefusedError where the kernel does not tell.
+        """
         instance = self._instance
         instance.gate.check("stats()")
-        return _stats.measure(instance.native.stats(), jobs=instance.gate.jobs(), leases=instance.leases())
+        return _stats.measure(
+            instance.native.stats(),
+            jobs=instance.gate.jobs(),
+            leases=instance.leases(),
+            node_bytes=instance.native.memory_nodes() if nodes else None,
+        )
 
     def threads(self) -> list[int]:
         """Kernel ids (gettid) of the context's own threads that live now, its libraries' included."""

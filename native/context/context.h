@@ -151,6 +151,8 @@ static inline bool vlci_context_is_dead(const vlc_context *context) {
 /* visit.c */
 int vlci_visit_enter(vlc_context *context, vlc_error *error);
 void vlci_visit_leave(vlc_context *context);
+/* As vlc_run, but the thread keeps its CPUs: those of the slice may be busy. */
+int vlci_visit_run_unmoved(vlc_context *context, vlc_function function, void *argument, vlc_error *error);
 bool vlci_visit_is_inside(
     vlc_context *context); /* this thread is in it, at any depth, belongs to it, or stands for one that is */
 

@@ -75,11 +75,13 @@ struct tbb_control {
 struct vlci_controlled {
     struct vlci_controlled *_Atomic next;
     const struct controller *controller;
+    struct controller given_one; /* by vlc_control, with a name of its own */
     const struct vlci_image *image;
     long (*get)(long unused); /* an int, or a long */
     void (*set)(long number);
     void (*change)(struct tbb_control *), (*drop)(struct tbb_control *);
     long (*most)(void *);
+    int limit;                                /* more is never set; 0: none */
     struct tbb_control controls[2], *control; /* the one that counts, of these */
     struct size born, given;
     bool is_unsure; /* which slice it has seen: that has changed since it began */
@@ -146,14 +148,20 @@ static void judge_at_first(vlc_context *context, struct vlci_controlled *library
     long (*is_openmp)(void) = (long (*)(void))function_of(library->image, library->controller->is_openmp);
     if (is_openmp && (int)is_openmp() == 2)
         library->state = VLC_POOL_ASKS;
-    else if ((library->is_own = vlci_env_has_thread_count(context, library->controller->variables)))
+    else if (library->controller->variables &&
+             (library->is_own = vlci_env_has_thread_count(context, library->controller->variables)))
         library->state = VLC_POOL_HAS_OWN;
 }
 
-bool vlci_controllers_find(vlc_context *context) {
+static struct vlci_controlled *_Atomic *end_of_list(vlc_context *context, size_t *count) {
     struct vlci_controlled *_Atomic *end = &context->controlled;
-    size_t count = 0;
-    for (; *end; end = &(*end)->next) count++;
+    for (*count = 0; *end; end = &(*end)->next) ++*count;
+    return end;
+}
+
+bool vlci_controllers_find(vlc_context *context) {
+    size_t count;
+    struct vlci_controlled *_Atomic *end = end_of_list(context, &count);
     struct vlci_controlled *found = NULL;
     for (size_t i = 0; count < VLCI_CONTROLLED; i++) {
         const struct vlci_image *image = vlci_open_image(context, i);
@@ -175,8 +183,47 @@ bool vlci_controllers_find(vlc_context *context) {
 void vlci_controllers_free(vlc_context *context) {
     for (struct vlci_controlled *at = context->controlled, *next; at; at = next) {
         next = at->next;
+        free((char *)at->given_one.library);
         free(at);
     }
+}
+
+int vlc_control(vlc_context *context, const char *library, int (*get)(void), void (*set)(int), uint32_t most,
+                vlc_error *error) {
+    const struct vlci_image *image = vlci_image_at((void *)get);
+    if (!library || !*library || !image || vlc_context_of((void *)set) != context ||
+        vlc_context_of((void *)get) != context || most > INT32_MAX)
+        return vlci_fail(
+            error, VLC_BAD_ARGUMENT, 0, library,
+            "cannot take '%s' as a library of context '%s' that is told a number of threads: give a "
+            "name, and two functions of one that it has loaded",
+            library ? library : "", context->name);
+    VLCI_HOLD(&context->resize_lock);
+    vlci_controllers_find(context);
+    size_t count;
+    struct vlci_controlled *_Atomic *end = end_of_list(context, &count);
+    for (struct vlci_controlled *at = context->controlled; at; at = at->next)
+        if ((void *)at->set == (void *)set) return VLC_OK;
+    struct vlci_controlled *made = calloc(1, sizeof *made);
+    char *name = made ? strdup(library) : NULL;
+    if (!name || count == VLCI_CONTROLLED) {
+        free(name);
+        free(made);
+        return vlci_fail(
+            error, VLC_LIMIT, 0, library,
+            "cannot take '%s' as a library of context '%s' that is told a number of threads: there is "
+            "no memory, or there are %d already",
+            library, context->name, VLCI_CONTROLLED);
+    }
+    made->given_one = (struct controller){ .library = name, .reach = EACH_THREAD };
+    made->controller = &made->given_one;
+    made->image = image;
+    made->get = (long (*)(long))(void *)get;
+    made->set = (void (*)(long))(void *)set;
+    made->limit = (int)most;
+    made->born = made->given = size_of(context);
+    atomic_store(end, made);
+    return VLC_OK;
 }
 
 /* ---- telling ------------------------------------------------------------------------------------------- */
@@ -212,6 +259,7 @@ static bool tell(struct vlci_controlled *library, int number, struct size seen, 
     if (library->controller->reach != AT_ONCE) sizes[count++] = library->born;
     if (library->controller->reach != EACH_THREAD) sizes[count++] = library->given;
     int wanted = successor(number, sizes, count, now);
+    if (library->limit && wanted > library->limit) wanted = library->limit;
     if (wanted && wanted != number) set(library, wanted);
     return wanted;
 }

@@ -93,7 +93,7 @@ static void move(struct vlci_thread *thread, void *context) {
     bool is_other = thread != vlci_thread_current;
     if (is_other) atomic_store(&thread->held, HELD);
     const struct vlci_visit *visit = thread->visit;
-    if (visit->context == context) { /* one that is elsewhere moves when it comes back */
+    if (visit->context == context && !visit->unmoved) { /* one that is elsewhere moves when it comes back */
         cpu_set_t mask;
         mask_of(visit, &mask);
         vlci_os_affinity_set(thread->tid, &mask);
@@ -187,7 +187,7 @@ int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_err
     if (!status) {
         VLCI_HOLD(&context->resize_lock);
         if (vlci_controllers_find(context))
-            status = vlc_run(context, change_and_tell, &to, NULL, error);
+            status = vlci_visit_run_unmoved(context, change_and_tell, &to, error);
         else
             change(&to);
     }

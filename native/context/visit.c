@@ -38,7 +38,7 @@ static void visit_give(struct vlci_thread *thread, struct vlci_visit *visit) {
     thread->spare = visit;
 }
 
-int vlci_visit_enter(vlc_context *context, vlc_error *error) {
+static int enter(vlc_context *context, bool unmoved, vlc_error *error) {
     struct vlci_thread *thread = vlci_thread_self();
     struct vlci_visit *visit = thread ? visit_take(thread) : NULL;
     if (!visit)
@@ -49,15 +49,31 @@ int vlci_visit_enter(vlc_context *context, vlc_error *error) {
     visit->context = context;
     visit->depth = 0;
     visit->has_stack = visit->is_wrapped = false;
+    visit->unmoved = unmoved;
     visit->moved = visit->outer->context ? atomic_load(&visit->outer->context->moved) : 0;
     visit->has_cpus = !vlci_os_affinity_get(0, &visit->cpus);
     vlci_policy_enter(context, visit);
     vlci_arch_float_save(&visit->float_state);
     visit->locale = uselocale(context->locale);
     thread->visit = visit;
-    vlci_slice_enter(thread, visit);
+    if (!unmoved) vlci_slice_enter(thread, visit);
     if (follows) vlci_controllers_follow(context);
     return VLC_OK;
+}
+
+int vlci_visit_enter(vlc_context *context, vlc_error *error) { return enter(context, false, error); }
+
+int vlci_visit_run_unmoved(vlc_context *context, vlc_function function, void *argument, vlc_error *error) {
+    if (vlci_is_foreign(context)) return vlci_hand_over(context, function, argument, NULL, error);
+    int status = vlci_context_check_open(context, error);
+    if (!status && !vlci_context_visit_begins(context)) status = vlci_context_check_open(context, error);
+    if (status) return status;
+    bool inside = vlci_context_current() == context;
+    if (!inside) status = enter(context, true, error);
+    if (!status) function(argument);
+    if (!status && !inside) vlci_visit_leave(context);
+    vlci_context_visit_ended(context);
+    return status;
 }
 
 void vlci_visit_leave(vlc_context *context) {

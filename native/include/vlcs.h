@@ -364,6 +364,13 @@ VLC_API int vlc_set_memory_limit(vlc_context *context, uint64_t bytes, vlc_error
  * end, and *pool is not written. Its size is the caller's (VLC_POOL_INIT). */
 VLC_API int vlc_get_pool(vlc_context *context, size_t index, vlc_pool *pool);
 
+/* Has one more library take part: by two functions of it that no symbol names, as an interpreter's package may have. They
+ * get and set the number of threads for the calling thread, and are called on any thread that is inside; `get` gives
+ * the slice's number now, unless somebody has set another. More than `most` is never set (0: no limit). Again: nothing.
+ * Fails: VLC_BAD_ARGUMENT (no functions of a library of the context), VLC_LIMIT. */
+VLC_API int vlc_control(vlc_context *context, const char *library, int (*get)(void), void (*set)(int),
+                        uint32_t most, vlc_error *error);
+
 /* For code that stays inside of a context for long: the libraries that have a number of threads for each thread follow,
  * for this one, what vlc_resize has told others meanwhile. Where nothing has, it costs nanoseconds. Not to be called by
  * what a library calls back: it may rely on the number that it has read. Fails: VLC_MISUSE (not inside). */

@@ -42,6 +42,7 @@ struct vlci_visit {
     unsigned depth;       /* further entries into the same context */
     bool has_cpus;
     cpu_set_t cpus; /* affinity before */
+    bool unmoved;   /* its thread stays on the CPUs that it had */
     unsigned moved; /* how often the context further out had been moved then (slice.c) */
     bool has_policy;
     const struct vlci_policy *policy; /* in force before, and what the kernel had */

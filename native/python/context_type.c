@@ -450,6 +450,26 @@ static PyObject *context_libraries(PyObject *self, PyObject *unused) {
     return list;
 }
 
+static PyObject *context_control(PyObject *self, PyObject *args) {
+    const char *library;
+    PyObject *functions[2];
+    unsigned most;
+    void *addresses[2];
+    if (!PyArg_ParseTuple(args, "sOOI:control", &library, &functions[0], &functions[1], &most)) return NULL;
+    for (int i = 0; i < 2; i++) {
+        addresses[i] = PyLong_AsVoidPtr(functions[i]);
+        if (!addresses[i] && PyErr_Occurred()) return NULL;
+    }
+    vlc_context *context = vlci_context_use(cast(self));
+    if (!context) return NULL;
+    vlc_error error = VLC_ERROR_INIT;
+    int status;
+    Py_BEGIN_ALLOW_THREADS status =
+        vlc_control(context, library, (int (*)(void))addresses[0], (void (*)(int))addresses[1], most, &error);
+    Py_END_ALLOW_THREADS vlci_context_unuse(cast(self));
+    return none_or_raise(status, &error);
+}
+
 static PyObject *context_pools(PyObject *self, PyObject *unused) {
     (void)unused;
     vlc_context *context = reach(self);
@@ -566,6 +586,9 @@ PyObject *vlci_context_type_new(PyObject *module) {
         { "threads", context_threads, METH_NOARGS, "threads()\n--\n\nIds of its living threads." },
         { "libraries", context_libraries, METH_NOARGS,
           "libraries()\n--\n\nPaths of its libraries, as loaded." },
+        { "control", context_control, METH_VARARGS,
+          "control(library, getter, setter, most)\n--\n\n`vlc_control`, with the addresses of the "
+          "functions." },
         { "pools", context_pools, METH_NOARGS,
           "pools()\n--\n\nLibraries with pools: (name, path, state, threads)." },
         { "stats", context_stats, METH_NOARGS, "stats()\n--\n\nThe figures of vlc_stats." },

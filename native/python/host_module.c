@@ -152,6 +152,18 @@ static PyObject *host_fork(PyObject *self, PyObject *arguments) {
     return (PyObject *)when;
 }
 
+/* follow(), called by the guest where no call of a library is under way on this thread. */
+static PyObject *host_follow(PyObject *self, PyObject *unused) {
+    (void)unused;
+    struct vlci_realm *guest = ((struct host_object *)self)->guest;
+    vlc_error error = VLC_ERROR_INIT;
+    vlci_thread_state *state = guest->api.PyEval_SaveThread(); /* a library may wait for its threads */
+    vlc_follow(guest->context, &error);
+    guest->api.PyEval_RestoreThread(state);
+    guest->api.Py_IncRef(guest->api.none);
+    return (PyObject *)guest->api.none;
+}
+
 /* printed(), called by the guest's streams, so that only then a call has to show what is in them. */
 static PyObject *host_printed(PyObject *self, PyObject *unused) {
     (void)unused;
@@ -179,6 +191,8 @@ int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssiz
           "arrow_lend(capsule): an object with a buffer, to be lent; or None." },
         { "ask", host_ask, METH_VARARGS,
           "ask(request, fd, text): what vlcs._core._streams.answer of the host says." },
+        { "follow", host_follow, METH_NOARGS,
+          "follow(): this thread's libraries take over the number of threads of a resize." },
         { "fork", host_fork, METH_VARARGS,
           "fork(when): around os.fork(): 0 before, 1 after in the parent, 2 in the child." },
         { "printed", host_printed, METH_NOARGS, "printed(): there may be text to show as the call ends." },

@@ -27,7 +27,7 @@ from vlcs._core._errors import (
 from vlcs._core._library import Library
 from vlcs._core._memory import Migration
 from vlcs._core._module import RemoteObject
-from vlcs._core._pool import Pool, Resized
+from vlcs._core._pool import Pool, Resized, follow
 from vlcs._core._slice import Slice
 from vlcs._core._stats import Limits, Stats, limits
 from vlcs._core._task import Task, in_context
@@ -63,6 +63,7 @@ __all__ = [
     "Verification",
     "contexts",
     "dump_traceback",
+    "follow",
     "in_context",
     "limits",
     "plan",

@@ -183,6 +183,71 @@ vlc.close()
 
 
 @pytest.mark.preload
+def test_numba_follows_up_to_what_it_has_launched_and_loops_by_steps() -> None:
+    first, second = two_cpus()
+    run_child(
+        """
+        import sys, threading, vlcs
+        first, second = map(int, sys.argv[1:])
+        def load():
+            import builtins, numba, numpy as np, torch
+            @numba.njit(parallel=True)
+            def total(x):
+                s = 0.0
+                for i in numba.prange(len(x)): s += x[i]
+                return s
+            builtins.total, builtins.x = total, np.ones(50000)
+            builtins.step, builtins.go = __import__("threading").Event(), True
+            return total(builtins.x)
+        def numbers():
+            import builtins, numba, torch
+            assert builtins.total(builtins.x) == 50000
+            return numba.get_num_threads(), torch.get_num_threads()
+        def loop(steps):  # in one long call
+            import numba, torch, vlcs
+            seen = []
+            while len(seen) < steps:
+                vlcs.follow()
+                now = numba.get_num_threads(), torch.get_num_threads()
+                if not seen or seen[-1] != now:
+                    seen.append(now)
+                    builtins_step()
+            return seen
+        def builtins_step():
+            import builtins
+            builtins.step.set()
+        def await_step():
+            import builtins
+            assert builtins.step.wait(30)
+            builtins.step.clear()
+        vlcs.follow()  # does nothing here
+        for begin in (2, 1):
+            vlc = vlcs.VLC(cpus={first, second} if begin == 2 else {first}, resident=begin == 1)
+            vlc.run(load)
+            for cpus in ({first}, {first, second}, {second}):
+                resized = vlc.resize(cpus)
+                expected = min(begin, len(cpus)), len(cpus)
+                assert vlc.run(numbers) == vlc.submit(numbers).result() == expected, expected
+                behind = {pool.library for pool in resized.left_behind} & {"numba", "PyTorch"}
+                assert behind == ({"numba"} if begin < len(cpus) else set()), resized
+            found = []
+            thread = threading.Thread(target=lambda: found.append(vlc.run(loop, 3)))
+            thread.start()
+            vlc.submit(await_step).result()
+            for cpus in ({first, second}, {first}):
+                vlc.resize(cpus)
+                vlc.submit(await_step).result()
+            thread.join()
+            assert found == [[(1, 1), (begin, 2), (1, 1)]], found
+            vlc.close()
+        """,
+        timeout=150,
+        args=[str(first), str(second)],
+        preload=True,
+    )
+
+
+@pytest.mark.preload
 def test_libraries_that_load_meanwhile_follow_too() -> None:
     first, second = two_cpus()
     run_child(

@@ -36,6 +36,7 @@ NAMES = [
     "Verification",
     "contexts",
     "dump_traceback",
+    "follow",
     "in_context",
     "limits",
     "plan",

@@ -160,6 +160,11 @@ class Bridge:
         )
         return names
 
+    def controls(self) -> list[tuple[str, int, int, int]]:
+        """Its libraries that only Python finds: (name, address of get(), of set(n), the most threads)."""
+        found: list[tuple[str, int, int, int]] = self._perform("a look", ("controls",))
+        return found
+
     def frames(self) -> list[tuple[int, str, list[tuple[str, int, str]]]]:
         """Where each thread there is, but this one: (ident, name or "", [(file, line, function) ...])."""
         stacks: list[tuple[int, str, list[tuple[str, int, str]]]] = self._perform("a look", ("frames",))

@@ -159,6 +159,22 @@ def _frames() -> Answer:
     return _encode("value", stacks)
 
 
+def _controls() -> Answer:
+    """Libraries that no symbol tells: (name, address of get(), of set(n), the most threads that it can have).
+
+    numba launches its threads once, and each of its callers may then use some of them.
+    """
+    found: list[tuple[str, int, int, int]] = []
+    numba = sys.modules.get("numba.np.ufunc.parallel")
+    if numba is not None and getattr(numba, "_is_initialized", False):
+        import ctypes  # noqa: PLC0415 - numba has
+
+        functions = (numba._get_num_threads, numba._set_num_threads)  # noqa: SLF001 - as those are that set it
+        get, set_ = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
+        found.append(("numba", get, set_, sys.modules["numba"].config.NUMBA_NUM_THREADS))
+    return _encode("value", found)
+
+
 _kept: dict[int, Any] = {}
 _numbers = itertools.count(1)
 
@@ -198,6 +214,7 @@ _OPERATIONS: dict[str, Callable[..., Answer]] = {
     "accept": _accept,
     "release": _release,
     "frames": _frames,
+    "controls": _controls,
     "prepare": _prepare,
 }
 

@@ -74,6 +74,7 @@ class Instance:
         self.bridge: Bridge | None = None
         self._interpreter: _native.Interpreter | None = None
         self._closing = threading.Lock()
+        self._controls_found = False
         _exit.install()
         try:
             with REGISTRY.lock:
@@ -163,6 +164,7 @@ class Instance:
 
     def resize(self, request: Request | None) -> Resized:
         """Moves it to other CPUs."""
+        self._find_controls()
         with REGISTRY.lock:
             chosen = self._choose(request)
             self._warn_of_overlaps(chosen)
@@ -171,6 +173,15 @@ class Instance:
                 self.native.resize(cpus)
             self._grant(request, chosen)
             return Resized(tuple(self.native.cpus()), _pool.pools(self.native))
+
+    def _find_controls(self) -> None:
+        """Has those take part in a resize whose functions only Python finds; once they have threads."""
+        if self.bridge is None or self._controls_found:
+            return
+        if any("/numba/np/ufunc/" in path for path in self.native.libraries()):
+            for control in self.bridge.controls():
+                self.native.control(*control)
+                self._controls_found = True
 
     def interrupt(self) -> None:
         """Raises KeyboardInterrupt in the interpreter's home thread."""

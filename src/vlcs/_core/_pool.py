@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,19 @@ def pools(native: Context) -> tuple[Pool, ...]:
         Pool(library, path, threads or None, *_STATES[state], _CURES.get(state, ""))
         for library, path, state, threads in native.pools()
     )
+
+
+def follow() -> None:
+    """In code that stays inside of a context for long: takes part in a resize that came meanwhile.
+
+    Libraries that have a number of threads for each thread (OpenMP, PyTorch, numba) get the new one for
+    this thread. Without it they do at its next `run` or job. Call it between two steps, as in a loop that
+    trains; not in a function that a library calls back, since that may rely on the number that it has read.
+    It costs a quarter of a microsecond where nothing has changed, and does nothing outside of contexts.
+    """
+    host = sys.modules.get("_vlcs_host")
+    if host is not None:
+        host.follow()
 
 
 def resource(found: tuple[Pool, ...]) -> Resource:

@@ -366,8 +366,8 @@ class VLC(Caller):
         and those that are in another context when they come back. Libraries that sized their pools of threads
         before are told the new number, where theirs was that of the slice; what somebody has set stays.
         OpenBLAS and MKL use it from their next call on; OpenMP and PyTorch have a number for each thread,
-        which changes when the thread next enters: at the next `run`, not within a long one
-        (docs/slices.md has the table). This thread enters the context for that.
+        which changes when the thread next enters: at the next `run`, or where a long one calls
+        `vlcs.follow()` (docs/slices.md has the table).
 
         Options and errors are as for the constructor, and what was made with `exclusive` stays so; after an
         error the slice is as it was.

@@ -17,6 +17,7 @@ struct vlc_task {
     struct vlci_pool *pool;
     vlc_function function;
     void *argument, *result;
+    int64_t due; /* of a task of a later list: when, by vlci_os_milliseconds() */
     bool awaited, done;
 };
 
@@ -39,6 +40,7 @@ struct vlci_pool {
         struct vlci_pool *pool;
         pthread_t handle;
         struct queue own;
+        struct vlc_task *later; /* in no order: they are few */
         bool made, joined;
     } workers[];
 };
@@ -64,6 +66,34 @@ static struct vlc_task *queue_take(struct queue *queue) {
     return task;
 }
 
+/* The task of a later list that is due first. */
+static struct vlc_task **first_due(struct worker *worker) {
+    struct vlc_task **first = &worker->later;
+    for (struct vlc_task **link = first; *link; link = &(*link)->next) {
+        if ((*link)->due < (*first)->due) first = link;
+    }
+    return first;
+}
+
+/* It, where its time has come, as it has once the pool stops. */
+static struct vlc_task *take_due(struct worker *worker) {
+    struct vlc_task **first = first_due(worker), *task = *first;
+    if (!task || (!worker->pool->stop && task->due > vlci_os_milliseconds())) return NULL;
+    *first = task->next;
+    return task;
+}
+
+static void wait_for_work(struct worker *worker) {
+    struct vlci_pool *pool = worker->pool;
+    struct timespec until;
+    if (!worker->later) {
+        pthread_cond_wait(&pool->work, &pool->lock);
+        return;
+    }
+    vlci_os_until((*first_due(worker))->due, &until);
+    pthread_cond_timedwait(&pool->work, &pool->lock, &until);
+}
+
 static void *work(void *argument) {
     struct worker *worker = argument;
     struct vlci_pool *pool = worker->pool;
@@ -75,9 +105,10 @@ static void *work(void *argument) {
     for (;;) {
         struct vlc_task *task = queue_take(&worker->own);
         if (!task) task = queue_take(&pool->common);
+        if (!task) task = take_due(worker);
         if (!task) {
             if (pool->stop) break;
-            pthread_cond_wait(&pool->work, &pool->lock);
+            wait_for_work(worker);
             continue;
         }
         pthread_mutex_unlock(&pool->lock);
@@ -134,8 +165,8 @@ static int pool_start(struct vlci_pool *pool, vlc_error *error) {
     return VLC_OK;
 }
 
-static int submit(vlc_context *context, int thread, vlc_function function, void *argument, vlc_task **task,
-                  vlc_error *error) {
+static int submit(vlc_context *context, int thread, uint32_t delay, vlc_function function, void *argument,
+                  vlc_task **task, vlc_error *error) {
     if (!function)
         return vlci_fail(error, VLC_BAD_ARGUMENT, 0, context->name,
                          "cannot submit NULL to context '%s'; give a function", context->name);
@@ -161,7 +192,13 @@ static int submit(vlc_context *context, int thread, vlc_function function, void 
     struct vlci_pool *pool = made->pool = context->pool;
     if (task) atomic_fetch_add(&pool->references, 1);
     pthread_mutex_lock(&pool->lock);
-    queue_put(thread < 0 ? &pool->common : &pool->workers[thread].own, made);
+    if (delay) {
+        made->due = vlci_os_milliseconds() + delay;
+        made->next = pool->workers[thread].later;
+        pool->workers[thread].later = made;
+    } else {
+        queue_put(thread < 0 ? &pool->common : &pool->workers[thread].own, made);
+    }
     pool->unfinished++;
     pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->lock);
@@ -171,12 +208,18 @@ static int submit(vlc_context *context, int thread, vlc_function function, void 
 
 int vlc_submit(vlc_context *context, vlc_function function, void *argument, vlc_task **task,
                vlc_error *error) {
-    return submit(context, -1, function, argument, task, error);
+    return submit(context, -1, 0, function, argument, task, error);
 }
 
 int vlc_submit_on(vlc_context *context, uint32_t thread, vlc_function function, void *argument,
                   vlc_task **task, vlc_error *error) {
-    return submit(context, thread > INT32_MAX ? INT32_MAX : (int)thread, function, argument, task, error);
+    return submit(context, thread > INT32_MAX ? INT32_MAX : (int)thread, 0, function, argument, task, error);
+}
+
+int vlc_submit_after(vlc_context *context, uint32_t thread, uint32_t milliseconds, vlc_function function,
+                     void *argument, vlc_error *error) {
+    return submit(context, thread > INT32_MAX ? INT32_MAX : (int)thread, milliseconds, function, argument,
+                  NULL, error);
 }
 
 int vlc_wait(vlc_task *task, void **result, vlc_error *error) {

@@ -315,6 +315,11 @@ VLC_API int vlc_submit(vlc_context *context, vlc_function function, void *argume
 VLC_API int vlc_submit_on(vlc_context *context, uint32_t thread, vlc_function function, void *argument,
                           vlc_task **task, vlc_error *error);
 
+/* As vlc_submit_on, after some time, or at once when the context closes before; nobody can wait for it. For work
+ * that is cheaper done for many at once. */
+VLC_API int vlc_submit_after(vlc_context *context, uint32_t thread, uint32_t milliseconds,
+                             vlc_function function, void *argument, vlc_error *error);
+
 /* Waits until the task has run, stores its result and frees it. On a thread of that
  * pool itself: VLC_MISUSE (it would wait for itself), and the task stays valid. */
 VLC_API int vlc_wait(vlc_task *task, void **result, vlc_error *error);

@@ -32,6 +32,8 @@ unsigned vlci_calls_inside(const struct vlci_realm *guest) {
     return count;
 }
 
+bool vlci_call_under_way(void) { return innermost; }
+
 /* Without clearing all of the record: the buffers of its messages and errors are 2.5 kB. */
 static void begin(struct call *call, struct vlci_realm *guest, struct vlci_name *name) {
     call->guest = guest;
@@ -78,12 +80,13 @@ static bool follow_hooks(const struct vlci_realm *guest) {
     return !set || done;
 }
 
-/* A function of Python is called as it is; others by one, since they may look at the frame of their caller
- * (exec, globals). */
-static vlci_object *apply(const struct vlci_realm *guest, vlci_object *function, vlci_object *args,
-                          vlci_object *kwargs) {
+/* Functions of Python are called as they are, and those of C modules; all others by a function of Python, since
+ * they may look at the frame of their caller (exec, globals). */
+static vlci_object *apply(const struct vlci_realm *guest, const struct vlci_name *name, vlci_object *function,
+                          vlci_object *args, vlci_object *kwargs) {
     const struct vlci_api *api = &guest->api;
-    if (function->type == api->function_type) return api->PyObject_Call(function, args, kwargs);
+    if (function->type == api->function_type || (name->frameless && function->type == api->builtin_type))
+        return api->PyObject_Call(function, args, kwargs);
     if (!kwargs) kwargs = api->none;
     return api->PyObject_CallFunctionObjArgs(guest->apply, function, args, kwargs, NULL);
 }
@@ -95,7 +98,7 @@ static vlci_object *perform(struct call *call) {
     if (!follow_hooks(call->guest)) return NULL;
     if (vlci_value_read(&call->request, call->guest, values, call->has_names ? 2 : 1) < 0) return NULL;
     vlci_object *function = vlci_name_resolve(call->guest, call->name);
-    vlci_object *result = function ? apply(call->guest, function, values[0], values[1]) : NULL;
+    vlci_object *result = function ? apply(call->guest, call->name, function, values[0], values[1]) : NULL;
     api->Py_DecRef(function); /* NULL is fine, as below */
     api->Py_DecRef(values[0]);
     api->Py_DecRef(values[1]);

@@ -20,6 +20,9 @@ enum vlci_outcome {
 enum vlci_outcome vlci_call_function(struct vlci_realm *guest, struct vlci_name *name, PyObject *const *args,
                                      Py_ssize_t count, PyObject *names, PyObject **result);
 
+/* Whether this thread is inside of a call from the host, at whose end it frees what waits there. */
+bool vlci_call_under_way(void);
+
 /* How many calls into the guest this thread is inside of. */
 unsigned vlci_calls_inside(const struct vlci_realm *guest);
 

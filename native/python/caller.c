@@ -76,16 +76,31 @@ static struct vlci_name *name_of(struct caller_object *self, PyObject *names) {
     return name;
 }
 
+/* A tuple of str with its items interned, as the names of attributes are: found without comparing texts. */
+static PyObject *intern_all(PyObject *texts) {
+    Py_ssize_t count = PyTuple_Size(texts);
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple && i < count; i++) {
+        PyObject *text = Py_NewRef(PyTuple_GetItem(texts, i));
+        PyUnicode_InternInPlace(&text);
+        if (PyTuple_SetItem(tuple, i, text) < 0) Py_CLEAR(tuple); /* which takes the text */
+    }
+    return tuple;
+}
+
 /* Asks Python. NULL: it has no name, or an exception is set. */
 static struct vlci_name *learn(struct caller_object *self, PyObject *function, struct known *known) {
     PyObject *names = PyObject_CallFunctionObjArgs(self->find, function, NULL);
     struct vlci_name *name = names && names != Py_None ? name_of(self, names) : NULL;
-    PyObject *reference = name ? PyWeakref_NewRef(function, NULL) : NULL;
+    PyObject *attributes = name ? intern_all(PyTuple_GetItem(names, 1)) : NULL;
+    PyObject *reference = attributes ? PyWeakref_NewRef(function, NULL) : NULL;
     if (reference) {
         PyObject *module = Py_NewRef(PyTuple_GetItem(names, 0));
-        PyUnicode_InternInPlace(&module); /* as the keys of sys.modules are: found without comparing texts */
+        PyUnicode_InternInPlace(&module);
         forget(known);
-        *known = (struct known){ reference, module, Py_NewRef(PyTuple_GetItem(names, 1)), name };
+        *known = (struct known){ reference, module, attributes, name };
+    } else {
+        Py_XDECREF(attributes);
     }
     Py_XDECREF(names);
     return reference ? name : NULL;

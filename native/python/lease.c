@@ -4,6 +4,7 @@
 
 #include "arrow.h"
 #include "buffer.h"
+#include "call.h"
 #include "status.h"
 
 struct vlci_source {
@@ -33,9 +34,9 @@ struct lease_object {
  * miss only costs one more link in the chain that keeps the memory alive. */
 enum { SEARCH_DEPTH = 64 };
 
-/* From this size on, what a guest gets back is freed at once by a job on its home thread; less waits
- * for the next call, which is cheaper than waking a thread. */
-enum { PROMPT_BYTES = 1 << 20 };
+/* What waits to be freed by its owner is bounded so. Below, an owner is not woken for each: who makes and drops small
+ * arrays in turn is served by the calls, and the rest after a moment. Waking a thread took 5 us, a call 1 us. */
+enum { MOST_WAITING = 64, MOST_WAITING_BYTES = 1 << 20, MOMENT_MS = 5 };
 
 static void free_source(struct vlci_source *source) {
     source->owner->api.PyBuffer_Release(&source->view);
@@ -50,6 +51,8 @@ void vlci_sources_settle(struct vlci_realm *realm) {
     realm->api.PyErr_Fetch(&type, &value, &traceback); /* destructors run below */
     while (source) {
         struct vlci_source *next = source->next;
+        atomic_fetch_sub(&realm->waiting, 1);
+        atomic_fetch_sub(&realm->waiting_bytes, (size_t)source->size);
         free_source(source);
         source = next;
     }
@@ -65,8 +68,7 @@ static int settle_host(void *realm) {
 static void *settle_guest(void *argument) {
     struct vlci_realm *realm = argument;
     vlc_error error = VLC_ERROR_INIT;
-    atomic_store(&realm->settling, false);
-    if (vlci_realm_begin(realm, &error) == VLC_OK) {
+    if (atomic_load(&realm->released) && vlci_realm_begin(realm, &error) == VLC_OK) {
         vlci_attach(realm);
         vlci_detach(realm);
         vlci_realm_end(realm);
@@ -75,8 +77,18 @@ static void *settle_guest(void *argument) {
     return NULL;
 }
 
-/* Has the owner free what was queued, soon and on a thread of its own. */
-static bool ask_to_settle(struct vlci_realm *owner) {
+static void *settle_guest_now(void *realm) {
+    atomic_store(&((struct vlci_realm *)realm)->settling, false);
+    return settle_guest(realm);
+}
+
+static void *settle_guest_later(void *realm) {
+    atomic_store(&((struct vlci_realm *)realm)->settling_later, false);
+    return settle_guest(realm);
+}
+
+/* Has the owner free what waits, on a thread of its own: soon, or now. False: the next call does. */
+static bool ask_to_settle(struct vlci_realm *owner, bool now) {
     vlc_error error = VLC_ERROR_INIT;
     if (vlci_realm_begin(owner, &error) != VLC_OK) return false;
     bool asked;
@@ -84,7 +96,9 @@ static bool ask_to_settle(struct vlci_realm *owner) {
         asked = owner->api.Py_AddPendingCall(settle_host, owner) == 0;
     } else {
         vlci_realm_retain(owner);
-        asked = vlc_submit_on(owner->context, 0, settle_guest, owner, NULL, &error) == VLC_OK;
+        asked = (now ? vlc_submit_on(owner->context, 0, settle_guest_now, owner, NULL, &error)
+                     : vlc_submit_after(owner->context, 0, MOMENT_MS, settle_guest_later, owner, &error)) ==
+                VLC_OK;
         if (!asked) vlci_realm_release(owner);
     }
     vlci_realm_end(owner);
@@ -98,13 +112,18 @@ void vlci_span_drop(struct vlci_span *span) {
     span->layout = NULL;
     if (!source || atomic_fetch_sub(&source->references, 1) != 1) return;
     struct vlci_realm *owner = source->owner;
-    bool prompt = source->size >= PROMPT_BYTES || source->is_large || !owner->context;
     vlci_realm_retain(owner);
+    size_t size = (size_t)source->size;
+    bool much = source->is_large;
+    if (atomic_fetch_add(&owner->waiting, 1) >= MOST_WAITING) much = true;
+    if (atomic_fetch_add(&owner->waiting_bytes, size) + size >= MOST_WAITING_BYTES) much = true;
     source->next = atomic_load(&owner->released);
     while (!atomic_compare_exchange_weak(&owner->released, &source->next, source));
     vlci_realm_returned(owner);
-    if (prompt && !atomic_exchange(&owner->settling, true) && !ask_to_settle(owner))
-        atomic_store(&owner->settling, false); /* the next call settles */
+    bool returns = !owner->context && vlci_call_under_way(); /* which settles at its end */
+    atomic_bool *asked = much || !owner->context ? &owner->settling : &owner->settling_later;
+    if ((much || !returns) && !atomic_exchange(asked, true) && !ask_to_settle(owner, much))
+        atomic_store(asked, false);
     vlci_realm_release(owner);
 }
 

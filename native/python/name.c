@@ -9,6 +9,7 @@ static struct vlci_name *allocate(const char *module, const char *const *attribu
     struct vlci_name *name = calloc(1, size);
     if (!name) return NULL;
     name->count = count + 1;
+    name->frameless = strcmp(module, "builtins") && strcmp(module, "sys");
     char *place = (char *)(name->texts + count + 1);
     for (Py_ssize_t i = 0; i <= count; i++) {
         name->texts[i] = place;

@@ -149,7 +149,9 @@ struct vlci_object {
 };
 
 /* Of guests only: the limited API hides it. */
-#define VLCI_API_GUEST_OBJECTS(X) X(function_type, PyFunction_Type)
+#define VLCI_API_GUEST_OBJECTS(X)                                                                            \
+    X(builtin_type, PyCFunction_Type)                                                                        \
+    X(function_type, PyFunction_Type)
 
 struct vlci_api {
 #define VLCI_API_MEMBER(result, name, arguments) result(*name) arguments;

@@ -291,6 +291,7 @@ static void forget_parent(struct vlci_realm *realm, const struct vlci_realm *for
     }
     realm->inside = realm->context ? vlci_calls_inside(realm) : inside_host;
     atomic_store(&realm->settling, false);
+    atomic_store(&realm->settling_later, false);
     atomic_store(&realm->departed, NULL); /* Python's own handler deletes their states */
     if (!realm->context || pthread_equal(realm->home, pthread_self())) return;
     realm->home = pthread_self(); /* the guest's main thread now */

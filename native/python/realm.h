@@ -54,7 +54,8 @@ struct vlci_realm {
     _Atomic(struct vlci_source *) released; /* nobody holds these any more: to be freed under this GIL */
     _Atomic(struct vlci_visit *) departed;  /* thread states whose threads have ended; written under lock */
     atomic_size_t lent;                     /* sources of this realm that someone still holds */
-    atomic_bool settling;                   /* a job that frees them is on its way */
+    atomic_size_t waiting, waiting_bytes;   /* how many, and how much they hold */
+    atomic_bool settling, settling_later;   /* a job that frees them is on its way */
     atomic_bool awaited;                    /* the home thread waits until nothing is lent */
     bool stayed_behind;                     /* of a child: it lives in the parent, where its threads are */
 

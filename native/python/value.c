@@ -18,6 +18,8 @@ enum tag {
     FLOAT,
     COMPLEX,
     SAME,   /* as one that was kept: its number */
+    FLOATS, /* several items of a sequence: how many, the numbers */
+    INTS,   /* the same, of 64 bits */
     SCALAR, /* of NumPy: its number, its bytes */
     /* From here on with a size. */
     BYTES,
@@ -34,7 +36,8 @@ enum tag {
 
 enum {
     DEEPEST = 200, /* levels of nesting; pickle meets the recursion limit a little later */
-    INLINE_KEPT = 32
+    INLINE_KEPT = 32,
+    SHORTEST_RUN = 4 /* of numbers that share a tag */
 };
 
 /* ---- writing ------------------------------------------------------------------------------------------- */
@@ -157,11 +160,49 @@ static bool write_item(struct writer *writer, vlci_object *item) {
     return done;
 }
 
+/* Numbers in a row, with one tag for all: how many, 0 where the next item has to be written by itself. Nothing runs
+ * meanwhile that could change the sequence. */
+static Py_ssize_t write_numbers(struct writer *writer, vlci_object *sequence,
+                                vlci_object *(*get)(vlci_object *, Py_ssize_t), Py_ssize_t start,
+                                Py_ssize_t end) {
+    const struct vlci_api *api = writer->api;
+    struct vlci_message *message = writer->message;
+    vlci_object *item = get(sequence, start);
+    const vlci_object *type = item ? item->type : NULL;
+    bool floats = type == api->float_type;
+    if (!floats && type != api->int_type) return 0;
+    size_t before = message->size;
+    uint64_t count = 0;
+    char *room = put_sized(writer, floats ? FLOATS : INTS, 0, NULL)
+                     ? vlci_message_grow(message, (size_t)(end - start) * sizeof(double))
+                     : NULL; /* for all that may come, given back below */
+    for (Py_ssize_t i = start; room && i < end && (item = get(sequence, i))->type == type; i++, count++) {
+        if (floats) {
+            double number = api->PyFloat_AsDouble(item);
+            memcpy(room + count * sizeof number, &number, sizeof number);
+        } else {
+            int overflow;
+            long long number = api->PyLong_AsLongLongAndOverflow(item, &overflow);
+            if (overflow) break;
+            memcpy(room + count * sizeof number, &number, sizeof number);
+        }
+    }
+    if (count < SHORTEST_RUN) {
+        message->size = before;
+        return 0;
+    }
+    message->size -= ((size_t)(end - start) - count) * sizeof(double);
+    memcpy(message->bytes + before + 1, &count, sizeof count);
+    return (Py_ssize_t)count;
+}
+
 static bool write_sequence(struct writer *writer, vlci_object *object, int tag,
                            vlci_object *(*get)(vlci_object *, Py_ssize_t), Py_ssize_t size) {
     if (!put_sized(writer, tag, size, NULL)) return false;
-    for (Py_ssize_t i = 0; i < size; i++) {
-        if (!write_item(writer, get(object, i))) return false;
+    for (Py_ssize_t i = 0; i < size;) {
+        Py_ssize_t count = write_numbers(writer, object, get, i, size);
+        if (!count && !write_item(writer, get(object, i))) return false;
+        i += count ? count : 1;
     }
     return true;
 }
@@ -336,10 +377,34 @@ static void keep(struct reader *reader, vlci_object **place, vlci_object *object
     *place = object;
 }
 
+/* How many items have this tag in common. */
+static Py_ssize_t read_run(struct reader *reader, int *tag) {
+    uint64_t count;
+    *tag = (unsigned char)*reader->at;
+    if (*tag != FLOATS && *tag != INTS) return 1;
+    reader->at++;
+    take(reader, &count, sizeof count);
+    return (Py_ssize_t)count;
+}
+
+static vlci_object *read_item(struct reader *reader, int tag) {
+    const struct vlci_api *api = reader->api;
+    double number;
+    long long integer;
+    switch (tag) {
+    case FLOATS: take(reader, &number, sizeof number); return api->PyFloat_FromDouble(number);
+    case INTS: take(reader, &integer, sizeof integer); return api->PyLong_FromLongLong(integer);
+    default: return read_object(reader);
+    }
+}
+
 static vlci_object *read_sequence(struct reader *reader, vlci_object *sequence, Py_ssize_t size,
                                   int (*set)(vlci_object *, Py_ssize_t, vlci_object *)) {
-    for (Py_ssize_t i = 0; sequence && i < size; i++) {
-        vlci_object *item = read_object(reader);
+    Py_ssize_t left = 0;
+    int tag = NONE;
+    for (Py_ssize_t i = 0; sequence && i < size; i++, left--) {
+        if (!left) left = read_run(reader, &tag);
+        vlci_object *item = read_item(reader, tag);
         if (item && set(sequence, i, item) == 0) continue; /* which takes the item */
         reader->api->Py_DecRef(sequence);
         sequence = NULL;

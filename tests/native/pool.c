@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "contexts.h"
 
@@ -81,6 +82,30 @@ static void check_waiting_beyond_the_end(void) {
     }
 }
 
+static void submit_after(vlc_context *context, uint32_t milliseconds, uintptr_t number) {
+    vlc_error error = VLC_ERROR_INIT;
+    REQUIRE(vlc_submit_after(context, 0, milliseconds, note, (void *)number, &error) == VLC_OK, "%s",
+            error.message);
+}
+
+/* What is to run later lets all else go first, and does not keep a context from closing. */
+static void check_later(void) {
+    vlc_context *context = context_new("later");
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    atomic_store(&done, 0);
+    submit_after(context, 120, 3);
+    submit_after(context, 60, 2);
+    CHECK_EQUAL(result_of(submit(context, note, (void *)1)), 2);
+    while (atomic_load(&done) < 3) usleep(1000);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    for (int i = 0; i < 3; i++) CHECK_EQUAL(order[i], i + 1);
+    CHECK(end.tv_sec - begin.tv_sec + (end.tv_nsec - begin.tv_nsec) * 1e-9 >= 0.119, "it ran too soon");
+    submit_after(context, 600000, 4);
+    context_close(context);
+    CHECK_EQUAL(atomic_load(&done), 4);
+}
+
 int main(void) {
     uint32_t cpus[2];
     size_t count = process_cpus(cpus, 2);
@@ -145,5 +170,6 @@ int main(void) {
     CHECK_EQUAL(atomic_load(&done), 40);
     context_close(three);
     check_waiting_beyond_the_end();
+    check_later();
     return check_result();
 }

@@ -218,3 +218,76 @@ def test_a_context_with_another_numpy(kinds: dict[str, str]) -> None:
         env=kinds,
         args=[str(numpy1_python())],
     )
+
+
+def test_owners_are_released_without_another_call(kinds: dict[str, str]) -> None:
+    run_child(
+        """
+        import builtins, gc, operator, threading, time, weakref, kinds, numpy as np, vlcs
+        a = vlcs.VLC("a", threads=2)
+
+        def until(condition):
+            deadline = time.monotonic() + 20
+            while not condition():
+                assert time.monotonic() < deadline
+                time.sleep(0.001)  # nothing is called meanwhile
+
+        # A context's owners: dropped here, by any thread, in a burst and one by one.
+        def make(count):
+            import builtins, numpy, weakref
+            builtins.gone = getattr(builtins, "gone", 0)
+            def count_down():
+                builtins.gone += 1
+            made = [numpy.ones(10) for _ in range(count)]
+            for array in made: weakref.finalize(array, count_down)
+            return made
+        for drop in (lambda held: held.clear(), lambda held: threading.Thread(target=held.clear).start()):
+            held = a.run(make, 10_000)
+            assert a.stats().leases == 10_000
+            drop(held)
+            until(lambda: a.stats().leases == 0)
+            assert a.run(eval, "__import__('builtins').gone") % 10_000 == 0
+        for _ in range(5):
+            held = a.run(make, 1)
+            held.clear()
+            until(lambda: a.stats().leases == 0)
+
+        # The host's: dropped there, by a thread of the context while nobody calls.
+        def keep(values): __import__("builtins").kept = values
+        def drop_later():
+            import builtins, threading, time
+            threading.Thread(target=lambda: (time.sleep(0.2), builtins.kept.clear())).start()
+        gone = []
+        for one in (lambda: np.ones(10), lambda: bytearray(10), lambda: kinds.array.array("d", [1])):
+            for count in (10_000, 1):
+                made = [one() for _ in range(count)]
+                if not isinstance(made[0], bytearray):  # which knows no weak references
+                    for value in made: weakref.finalize(value, gone.append, None)
+                a.run(keep, made)
+                a.run(drop_later)
+                watched = made if isinstance(made[0], bytearray) else None
+                del made
+                value = None
+                if watched is None:
+                    until(lambda: len(gone) == count)
+                else:
+                    def free():
+                        try:
+                            for value in watched: value.append(0)
+                        except BufferError:
+                            return False
+                        return True
+                    until(free)
+                gone.clear()
+
+        # Dropped inside of a call of the owner's, more than may wait: it gets them when that returns.
+        made = [np.ones(10) for _ in range(1000)]
+        for value in made: weakref.finalize(value, gone.append, None)
+        a.run(keep, made)
+        del made, value
+        a.run(lambda: __import__("builtins").kept.clear())
+        assert len(gone) == 1000
+        """,
+        timeout=100,
+        env=kinds,
+    )

@@ -29,6 +29,7 @@ def test_any_nest_of_values_survives_a_round_trip() -> None:
             scalars | keys,
             lambda inner: st.lists(inner, max_size=6) | st.dictionaries(keys, inner, max_size=6)
             | st.lists(inner, max_size=4).map(tuple) | st.sets(keys, max_size=5)
+            | st.lists(st.floats(), max_size=9) | st.lists(st.integers(-(2**65), 2**65), max_size=9)
             | inner.map(lambda one: [one, one, (one, [one])]),  # one object in several places
             max_leaves=30,
         )
@@ -251,6 +252,60 @@ def test_exceptions_of_the_short_way() -> None:
             a.run()
         except TypeError as error:
             assert "'fn'" in str(error)
+        """,
+        timeout=30,
+    )
+
+
+def test_numbers_in_a_row() -> None:
+    run_child(
+        """
+        import random, vlcs
+        from typing import cast
+        a = vlcs.VLC("a")
+        random.seed(1)
+        makers = (lambda: random.random(), lambda: random.getrandbits(63), lambda: -random.getrandbits(70),
+                  lambda: True, lambda: "text", lambda: [1, 2, 3, 4, 5.0], lambda: (1.0,) * 5)
+        with a:
+            for _ in range(300):
+                value = []
+                for _ in range(random.randrange(6)):
+                    make = random.choice(makers)
+                    value += [make() for _ in range(random.randrange(9))]
+                for nest in (value, tuple(value), {"x": value}):
+                    back = a.run(cast, None, nest)
+                    assert back == nest and type(back) is type(nest)
+                    items = back["x"] if type(nest) is dict else back
+                    assert list(map(type, items)) == list(map(type, value))
+            large = [2**70 + number for number in range(20_000)]  # none fits: no more time than others
+            assert a.run(cast, None, large) == large
+        """,
+        timeout=30,
+    )
+
+
+def test_functions_that_look_at_the_frame_of_their_caller() -> None:
+    run_child(
+        """
+        import builtins, operator, sys, warnings, vlcs
+        a = vlcs.VLC("a")
+        a.run(exec, "frames = 1")
+        assert a.run(eval, "1 + 1") == 2 and "__name__" in a.run(eval, "list(globals())")
+        for function in (globals, locals, vars, dir):
+            try:
+                a.run(function)
+            except vlcs.PicklingError:  # of the result: it has run
+                pass
+        assert type(a.run(eval, "__import__('sys')._getframe().f_lineno")) is int
+        a.run(exec, "import warnings; warnings.simplefilter('error')")
+        calls = (warnings.warn, ("from there",)), (operator.truediv, (1, 0)), (sys.exit, (3,))
+        for function, args in calls:
+            try:
+                a.run(function, *args)
+            except (UserWarning, ZeroDivisionError, SystemExit) as error:
+                assert error.__cause__ is not None
+            else:
+                raise AssertionError(function)
         """,
         timeout=30,
     )

@@ -1,6 +1,7 @@
 // vlcs.hpp: the header-only C++ face; contexts as objects, failures as exceptions.
 #include <stdexcept>
 #include <string>
+#include <sys/resource.h>
 #include <vector>
 
 #include "contexts.h"
@@ -53,6 +54,12 @@ int main() {
     {
         vlcs::context context(vlcs::options{}.heap(VLC_HEAP_HOST));
         std::free(context.load(FIXTURE("heap")).function<void *(long)>("heap_give")(100));
+    }
+    {
+        vlcs::options asked;
+        asked.nice(19).scheduling(VLC_SCHEDULING_IDLE).groups({ "/nowhere/tasks" });
+        vlcs::context context(asked);
+        CHECK_EQUAL(context.submit([] { return getpriority(PRIO_PROCESS, 0); }).get(), 19);
     }
     try {
         vlcs::context refused(vlcs::options{}.cpus({}));

@@ -312,6 +312,13 @@ def _explain(option: str, error: OSError, above: Path) -> Refusal:
     return Refusal(f"the kernel refuses it ({at})", _OWN)
 
 
+def after_fork() -> None:
+    """In a forked child: its one thread has no lock, and what the group gives is its parent's affair."""
+    global _lock  # noqa: PLW0603 - another thread may have held it
+    _lock = threading.Lock()
+    _gave.clear()
+
+
 def _give(folder: Path, controller: str) -> None:
     """Has a group of version 2 give a controller to those below. Raises OSError."""
     file = folder / "cgroup.subtree_control"

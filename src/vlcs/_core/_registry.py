@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from vlcs._core import _forgotten, _machine
+from vlcs._core import _control, _forgotten, _machine
 from vlcs._core._gate import State
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class Registry:
         """In a forked child: only the context whose interpreter forked lives on there, with one thread."""
         self.lock = threading.RLock()
         _forgotten.after_fork()
+        _control.after_fork()
         self._members = [member for member in self._members if member.instance.after_fork()]
 
 

@@ -129,23 +129,34 @@ void vlci_span_drop(struct vlci_span *span) {
 
 void vlci_span_is_large(const struct vlci_span *span) { span->source->is_large = true; }
 
+static bool covers(const struct vlci_span *lease, const struct vlci_span *span) {
+    return span->data >= lease->data && span->data + span->layout->size <= lease->data + lease->layout->size;
+}
+
 /* The lease gives the span its source, where it covers its memory. */
 static bool adopt(struct vlci_span *span, const struct vlci_span *lease) {
-    if (span->data < lease->data || span->data + span->layout->size > lease->data + lease->layout->size)
-        return false;
+    if (!covers(lease, span)) return false;
     span->source = lease->source;
     span->readonly |= lease->readonly;
     atomic_fetch_add(&span->source->references, 1);
     return true;
 }
 
-/* For memory that a lease lies behind out of sight, as behind a tensor of PyTorch. */
+/* For memory that a lease lies behind out of sight, as behind a tensor of PyTorch. Of several, one that may be
+ * written: the others are of views that forbid it. Where all do, the exporter may only have forgotten, unless the
+ * memory is the realm's own and has come home. */
 static bool find_lease(struct vlci_realm *realm, struct vlci_span *span) {
-    bool found = false;
+    const struct vlci_span *found = NULL;
+    bool readonly = span->readonly;
     pthread_mutex_lock(&realm->lock);
     struct vlci_lease *lease = realm->leases;
-    for (int i = 0; i < SEARCH_DEPTH && lease && !found; i++, lease = lease->next)
-        found = adopt(span, &lease->span);
+    for (int i = 0; i < SEARCH_DEPTH && lease; i++, lease = lease->next) {
+        if (!covers(&lease->span, span)) continue;
+        if (!found || !lease->span.readonly) found = &lease->span;
+        if (!found->readonly || readonly) break;
+    }
+    if (found) adopt(span, found);
+    if (found && found->source->owner == realm) span->readonly = readonly;
     pthread_mutex_unlock(&realm->lock);
     return found;
 }

@@ -7,21 +7,19 @@ knows only the class `Bridge`, so that a faster codec can take this one's place.
 
 from __future__ import annotations
 
-import copyreg
 import importlib
 import importlib.util
-import io
 import pickle
 import sys
 import threading
 import weakref
-from collections import ChainMap, deque
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from vlcs._core import _exceptions, _native, _sharing
@@ -327,34 +325,15 @@ def _words(root: str | Kept, path: Sequence[str]) -> str:
 
 
 def _dumps(value: Any, *, plain: bool) -> tuple[bytes, list[Any]]:
-    pickler = _Pickler if plain else _cloud_pickler()
+    pickler = _Pickler if plain else _sharing.cloud_pickler(_exceptions.Rules)
     _sharing.extend(pickler.dispatch_table)
     return _sharing.dumps(pickler, value)
 
 
 class _Pickler(pickle.Pickler):
-    """Plain pickle with the rules of `_sharing.py`."""
+    """Plain pickle with the rules of `_sharing.py` and `_exceptions.py`."""
 
-    dispatch_table = ChainMap[Any, Any]({}, copyreg.dispatch_table)  # noqa: RUF012 - grows
-
-
-@lru_cache(maxsize=1)
-def _cloud_pickler() -> Any:
-    """The Pickler of cloudpickle, changed to keep the file names of code: tracebacks show source lines."""
-    import cloudpickle  # noqa: PLC0415 - takes a while to import, and many programs never need it
-
-    rules = _exceptions.Rules(cloudpickle.Pickler.dispatch_table)
-    reduce_code = rules[CodeType]
-
-    def reduce_code_with_file(code: CodeType) -> tuple[Any, tuple[Any, ...]]:
-        # Since 3.1.2 it writes this instead, so that equal functions have equal pickles.
-        rebuild, args = reduce_code(code)
-        return rebuild, tuple(code.co_filename if arg == "<dynamic-code>" else arg for arg in args)
-
-    rules[CodeType] = reduce_code_with_file
-    for kind in (memoryview, io.TextIOWrapper):  # it copies; the rules of _sharing do not
-        rules.pop(kind, None)
-    return type("CloudPickler", (cloudpickle.Pickler,), {"dispatch_table": rules})
+    dispatch_table = _exceptions.Rules()
 
 
 def _importable_name(function: Any) -> tuple[str, tuple[str, ...]] | None:

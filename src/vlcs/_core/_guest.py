@@ -12,7 +12,6 @@ import atexit
 import functools
 import importlib
 import importlib.machinery
-import io
 import itertools
 import operator
 import os
@@ -355,19 +354,9 @@ def _encode_reference(value: Any, *, keep: bool) -> Answer:
 
 def _encode_by_value(answer: Any) -> Answer:
     try:
-        return _dumps(_cloud_pickler(), answer)
+        return _dumps(_sharing.cloud_pickler(_exceptions.Rules), answer)
     except Exception as error:  # noqa: BLE001 - as above
         return _encode("unpicklable", _name_of(type(answer[1])), _describe(error))
-
-
-@functools.lru_cache(maxsize=1)
-def _cloud_pickler() -> Any:
-    import cloudpickle  # noqa: PLC0415 - the guest's own or lent by the host
-
-    rules = _exceptions.Rules(cloudpickle.Pickler.dispatch_table)
-    for kind in (memoryview, io.TextIOWrapper):  # it copies; ours do not
-        rules.pop(kind, None)
-    return type("CloudPickler", (cloudpickle.Pickler,), {"dispatch_table": rules})
 
 
 def _encode_error(error: BaseException) -> Answer:
@@ -380,7 +369,7 @@ def _pickled(value: Any) -> bytes:
     try:
         return _in_band(_Pickler, value)
     except Exception:  # noqa: BLE001 - pickling runs code of any class
-        return _in_band(_cloud_pickler(), value)
+        return _in_band(_sharing.cloud_pickler(_exceptions.Rules), value)
 
 
 def _in_band(pickler: Any, value: Any) -> bytes:

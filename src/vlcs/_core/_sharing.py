@@ -19,6 +19,7 @@ import re
 import sys
 import threading
 import weakref
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,6 +54,46 @@ def extend(table: MutableMapping[Any, Callable[[Any], Any]]) -> None:
             continue
         for kind, rule in load_rules(package).rules().items():
             table.setdefault(kind, rule)
+
+
+@functools.lru_cache(maxsize=1)
+def cloud_pickler(make_rules: Any) -> Any:
+    """The Pickler of cloudpickle, changed where it loses what was there.
+
+    `make_rules` makes a dispatch table from a mapping. Functions keep the names of their files, so that
+    tracebacks show source lines, and classes their slots: without, objects of some could not come back.
+    """
+    import cloudpickle  # noqa: PLC0415 - takes a while to import, and many programs never need it
+
+    rules = make_rules(cloudpickle.Pickler.dispatch_table)
+    reduce_code = rules[CodeType]
+
+    def reduce_code_with_file(code: CodeType) -> tuple[Any, tuple[Any, ...]]:
+        # Since 3.1.2 it writes this instead, so that equal functions have equal pickles.
+        rebuild, args = reduce_code(code)
+        return rebuild, tuple(code.co_filename if arg == "<dynamic-code>" else arg for arg in args)
+
+    rules[CodeType] = reduce_code_with_file
+    for kind in (memoryview, io.TextIOWrapper):  # it copies; our rules do not
+        rules.pop(kind, None)
+
+    class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
+        dispatch_table = rules
+
+        def reducer_override(self, value: Any) -> Any:
+            if not isinstance(value, (type, FunctionType)):
+                return NotImplemented
+            reduction = super().reducer_override(value)
+            slots = vars(value).get("__slots__") if isinstance(value, type) else None
+            if not slots or not isinstance(reduction, tuple):  # NamedTuples refuse theirs, ()
+                return reduction
+            make, args, *rest = reduction
+            if make.__name__ != "_make_skeleton_class":
+                return reduction
+            kind, name, bases, namespace, *more = args
+            return (make, (kind, name, bases, {**namespace, "__slots__": slots}, *more), *rest)
+
+    return CloudPickler
 
 
 def rebuilt(package: str, name: str, *args: Any) -> Any:

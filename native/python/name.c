@@ -58,13 +58,33 @@ static int intern(const struct vlci_api *api, struct vlci_name *name) {
     return 0;
 }
 
+/* Whether no thread is in the middle of importing the module: an import would wait for that one. */
+static bool is_ready(const struct vlci_api *api, struct vlci_name *name, vlci_object *module) {
+    if (module == name->ready) return true;
+    vlci_object *spec = api->PyObject_GetAttrString(module, "__spec__");
+    vlci_object *initializing = spec ? api->PyObject_GetAttrString(spec, "_initializing") : NULL;
+    bool ready = initializing != api->yes;
+    if (!initializing) api->PyErr_Clear(); /* whatever it is, no import has put it there */
+    api->Py_DecRef(initializing);
+    api->Py_DecRef(spec);
+    if (ready) {
+        vlci_object *former = name->ready;
+        api->Py_IncRef(module);
+        name->ready = module;
+        api->Py_DecRef(former); /* which runs code, where it is the last */
+    }
+    return ready;
+}
+
 vlci_object *vlci_name_resolve(struct vlci_realm *guest, struct vlci_name *name) {
     const struct vlci_api *api = &guest->api;
     if (!name->module && intern(api, name) < 0) return NULL;
     vlci_object *found = api->PyDict_GetItemWithError(api->PyImport_GetModuleDict(), name->module);
-    if (!found || found == api->none) /* to be imported */
+    api->Py_IncRef(found);                                             /* NULL is fine, as below */
+    if (!found || found == api->none || !is_ready(api, name, found)) { /* to be imported */
+        api->Py_DecRef(found);
         return api->PyObject_CallFunctionObjArgs(guest->resolve, name->module, name->attributes, NULL);
-    api->Py_IncRef(found);
+    }
     for (Py_ssize_t i = 1; found && i < name->count; i++) {
         vlci_object *outer = found;
         found = api->PyObject_GetAttr(outer, api->PyTuple_GetItem(name->attributes, i - 1));
@@ -77,7 +97,8 @@ void vlci_names_forget(struct vlci_realm *guest) {
     for (struct vlci_name *name = guest->names; name; name = name->next) {
         guest->api.Py_DecRef(name->module); /* NULL is fine */
         guest->api.Py_DecRef(name->attributes);
-        name->module = name->attributes = NULL;
+        guest->api.Py_DecRef(name->ready);
+        name->module = name->attributes = name->ready = NULL;
     }
 }
 

@@ -12,6 +12,7 @@ struct vlci_name {
     struct vlci_name *next;  /* of the realm's */
     vlci_object *module;     /* strings of the guest, made when it first resolves the name */
     vlci_object *attributes; /* a tuple */
+    vlci_object *ready;      /* the module, once it was seen to be whole; or NULL */
     Py_ssize_t count;        /* of texts */
     bool frameless;          /* it is of no module whose functions look at the frame of their caller */
     const char *texts[];     /* UTF-8: the module's, then the attributes' */

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from support.child import run_child
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_many_threads_call_into_a_few_contexts() -> None:
@@ -167,4 +172,28 @@ def test_python_checks_its_memory_while_threads_of_contexts_end() -> None:
         """,
         timeout=60,
         env={"PYTHONDEVMODE": "1"},
+    )
+
+
+def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.5)\ndef value(): return 5\n")
+    run_child(
+        """
+        import sys, threading, time, vlcs
+        sys.path.insert(0, sys.argv[1])
+        a = vlcs.VLC("a")
+        import slow_module
+        found = []
+        def call(way):
+            found.append(way())
+        ways = [lambda: a.run(slow_module.value)] * 4 + [lambda: a.import_module("slow_module").value()] * 4
+        threads = [threading.Thread(target=call, args=(way,)) for way in ways]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.02)
+        for thread in threads: thread.join()
+        assert found == [5] * 8, found
+        """,
+        timeout=30,
+        args=[str(tmp_path)],
     )

@@ -233,7 +233,8 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def _resolve(root: str | int, path: Sequence[str]) -> Any:
-    found = _kept[root] if isinstance(root, int) else sys.modules.get(root) or importlib.import_module(root)
+    # Not from sys.modules: another thread may be in the middle of importing it, and is waited for so.
+    found = _kept[root] if isinstance(root, int) else importlib.import_module(root)
     for name in path:
         found = getattr(found, name)
     return found

@@ -19,8 +19,8 @@ struct caller_object {
     PyObject *interpreter;    /* keeps the guest's context */
     PyObject *decode;         /* decode(fn, payload, leases): the value of an answer, or raises */
     PyObject *find;      /* find(fn): (module, attributes), or None where it has no name to be found by */
-    PyObject *busy;      /* whose truth sends the next call the ordinary way */
     PyObject *names;     /* dict: what `find` gives, to the address of its vlci_name */
+    PyObject *keep;      /* "keep" */
     PyObject *pickler;   /* "cloudpickle.cloudpickle" */
     PyObject *by_value;  /* its set of modules to be sent by value; NULL until it is imported */
     struct known *known; /* KNOWN, by address; a later one takes the place of an earlier */
@@ -134,6 +134,16 @@ static PyObject *go_ordinary(PyObject *self, PyObject *const *args, Py_ssize_t c
     return result;
 }
 
+/* Whether `keep=` is among the names: that is ours. */
+static bool is_told_to_keep(const struct caller_object *self, PyObject *names) {
+    Py_ssize_t count = names ? PyTuple_Size(names) : 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *name = PyTuple_GetItem(names, i);
+        if (name == self->keep || PyUnicode_Compare(name, self->keep) == 0) return true;
+    }
+    return false;
+}
+
 /* run(function, *args, **kwargs). */
 static PyObject *caller_run(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     struct caller_object *self = cast(object);
@@ -141,16 +151,17 @@ static PyObject *caller_run(PyObject *object, PyObject *const *args, Py_ssize_t 
         PyErr_SetString(PyExc_TypeError, "run() missing 1 required positional argument: 'fn'");
         return NULL;
     }
-    int busy = self->guest ? PyObject_IsTrue(self->busy) : 1;
-    struct vlci_name *name = busy ? NULL : find_name(self, args[0]);
-    if (busy < 0 || (!name && PyErr_Occurred())) return NULL;
+    bool short_way = self->guest && !is_told_to_keep(self, names);
+    struct vlci_name *name = short_way ? find_name(self, args[0]) : NULL;
+    if (!name && PyErr_Occurred()) return NULL;
     struct vlci_stay stay;
     if (!name || !vlci_door_enter(self->block.gate, &stay, args[0]))
         return go_ordinary(object, args, count, names);
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     PyObject *result;
     enum vlci_outcome outcome =
-        vlci_call_function(self->guest, name, args + 1, count - 1 + named, names, &result);
+        vlci_call_function(self->guest, name, (vlci_object *const *)args + 1, count - 1 + named,
+                           (vlci_object *)names, (vlci_object **)&result);
     if (outcome == VLCI_ANSWER) {
         PyObject *answer = result;
         result = PyObject_CallFunction(self->decode, "OOO", args[0], PyTuple_GetItem(answer, 0),
@@ -166,22 +177,24 @@ static PyObject *caller_connect(PyObject *object, PyTypeObject *class, PyObject 
                                 Py_ssize_t count, PyObject *names) {
     struct caller_object *self = cast(object);
     const struct vlci_module *module = PyType_GetModuleState(class);
-    if (count != 4 || names || self->guest || !self->block.gate ||
+    if (count != 3 || names || self->guest || !self->block.gate ||
         !PyObject_TypeCheck(self->block.gate, (PyTypeObject *)module->door_type) ||
         !PyObject_TypeCheck(args[0], (PyTypeObject *)module->interpreter_type)) {
-        PyErr_SetString(PyExc_TypeError, "_connect(interpreter, decode, find, busy), once there is a gate");
+        PyErr_SetString(PyExc_TypeError, "_connect(interpreter, decode, find), once there is a gate");
         return NULL;
     }
     self->names = PyDict_New();
     self->pickler = PyUnicode_InternFromString("cloudpickle.cloudpickle");
+    self->keep = PyUnicode_InternFromString("keep");
     self->known = PyMem_Calloc(KNOWN, sizeof *self->known);
-    if (!self->names || !self->pickler || !self->known) return PyErr_NoMemory();
+    if (!self->names || !self->pickler || !self->keep || !self->known) return PyErr_NoMemory();
     self->interpreter = Py_NewRef(args[0]);
     self->decode = Py_NewRef(args[1]);
     self->find = Py_NewRef(args[2]);
-    self->busy = Py_NewRef(args[3]);
     self->guest = vlci_interpreter_realm(args[0]);
     vlci_realm_retain(self->guest);
+    self->guest->vlc = PyWeakref_NewRef(object, NULL);
+    if (!self->guest->vlc) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -192,19 +205,21 @@ static int caller_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->block.gate);
     Py_VISIT(self->decode);
     Py_VISIT(self->find);
-    Py_VISIT(self->busy);
     return 0;
 }
 
 static int caller_clear(PyObject *object) {
     struct caller_object *self = cast(object);
-    if (self->guest) vlci_realm_release(self->guest);
+    struct vlci_realm *guest = self->guest;
     self->guest = NULL; /* calls go the ordinary way from here on */
+    if (guest) {
+        Py_CLEAR(guest->vlc);
+        vlci_realm_release(guest);
+    }
     Py_CLEAR(self->interpreter);
     Py_CLEAR(self->block.gate);
     Py_CLEAR(self->decode);
     Py_CLEAR(self->find);
-    Py_CLEAR(self->busy);
     return 0;
 }
 
@@ -217,6 +232,7 @@ static void caller_dealloc(PyObject *object) {
     PyMem_Free(self->known);
     Py_XDECREF(self->names);
     Py_XDECREF(self->pickler);
+    Py_XDECREF(self->keep);
     Py_XDECREF(self->by_value);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
@@ -235,6 +251,9 @@ static const char run_text[] =
     "arrays of objects and subclasses of arrays. A function of one of the context's libraries\n"
     "(`load_library`) is called as it is.\n"
     "\n"
+    "With `keep=True` the result stays in the context, and a RemoteObject that stands for it comes. That\n"
+    "keyword is never passed to `fn`: for one that has a parameter of that name, use functools.partial.\n"
+    "\n"
     "Ctrl-C on the main thread interrupts Python code there, at its next bytecode. A C function that blocks\n"
     "or computes, `time.sleep` too, ends first; and the host's Python waits meanwhile, so handlers\n"
     "of other signals, and handlers of your own for Ctrl-C (asyncio's too), run when the call returns.\n"
@@ -251,7 +270,7 @@ PyObject *vlci_caller_type_new(PyObject *module, PyObject *block_type) {
         { "run", (PyCFunction)(void (*)(void))caller_run, METH_FASTCALL | METH_KEYWORDS, run_text },
         { "_connect", (PyCFunction)(void (*)(void))caller_connect,
           METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-          "_connect($self, interpreter, decode, find, busy, /)\n--\n\nOpens the short way." },
+          "_connect($self, interpreter, decode, find, /)\n--\n\nOpens the short way." },
         { NULL, NULL, 0, NULL },
     };
     static PyType_Slot slots[] = {

@@ -11,6 +11,7 @@
 
 #include "buffer.h"
 #include "host_module.h"
+#include "kept.h"
 #include "lease.h"
 #include "name.h"
 #include "status.h"
@@ -87,43 +88,19 @@ static int run_bootstrap(struct vlci_realm *realm, const char *source) {
     if (!names || api->PyDict_SetItemString(names, "__builtins__", api->PyEval_GetBuiltins()) < 0) return -1;
     vlci_object *code = api->Py_CompileString(source, "<vlcs guest>", Py_file_input);
     vlci_object *result = code ? api->PyEval_EvalCode(code, names, names) : NULL;
-    api->Py_DecRef(code);
-    if (!result) return -1;
+    vlci_object *functions = result ? api->PyObject_GetAttrString(module, "functions") : NULL;
+    int furnished = functions ? vlci_realm_furnish(realm, functions) : -1;
+    api->Py_DecRef(functions); /* NULL is fine, as below */
     api->Py_DecRef(result);
-    const struct {
-        vlci_object **place;
-        const char *name;
-    } functions[] = {
-        { &realm->serve, "serve" },
-        { &realm->end, "end" },
-        { &realm->apply, "_apply" },
-        { &realm->resolve, "_resolve" },
-        { &realm->encode_value, "_encode_value" },
-        { &realm->encode_error, "_encode_error" },
-        { &realm->show, "_show" },
-        { &realm->follow_hooks, "_follow_hooks" },
-    };
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        *functions[i].place = api->PyObject_GetAttrString(module, functions[i].name);
-        if (!*functions[i].place) return -1;
-    }
-    vlci_object *threading = api->PyDict_GetItemString(names, "threading"); /* borrowed, as is its dict */
-    realm->threading = threading ? api->PyModule_GetDict(threading) : NULL;
-    api->Py_IncRef(realm->threading);
-    realm->hooks[0] = api->PyUnicode_InternFromString("_trace_hook");
-    realm->hooks[1] = api->PyUnicode_InternFromString("_profile_hook");
-    return realm->threading && realm->hooks[0] && realm->hooks[1] ? 0 : -1;
+    api->Py_DecRef(code);
+    return furnished;
 }
 
 /* Puts into a fresh interpreter what the bridge needs there. -1: an exception is set. */
 static int furnish(const struct vlci_birth *birth) {
     struct vlci_realm *realm = birth->realm;
     const struct vlci_api *api = &realm->api;
-    vlci_object *builtins = api->PyEval_GetBuiltins(); /* borrowed */
-    realm->keyboard_interrupt = api->PyDict_GetItemString(builtins, "KeyboardInterrupt");
-    api->Py_IncRef(realm->keyboard_interrupt);
-    realm->lease_type = vlci_lease_type_new(api);
-    if (!realm->keyboard_interrupt || !realm->lease_type) return -1;
+    if (vlci_realm_make_types(realm) < 0) return -1;
     if (birth->path && set_sys(api, "path", birth->path, birth->path_count) < 0) return -1;
     if (set_sys(api, "argv", birth->argv, birth->argv_count) < 0) return -1;
     if (vlci_host_module_add(realm, birth->settings.bytes, birth->settings.size) < 0) return -1;
@@ -133,20 +110,8 @@ static int furnish(const struct vlci_birth *birth) {
 static void forget_objects(struct vlci_realm *realm) {
     vlci_names_forget(realm);
     vlci_buffers_forget(realm);
-    vlci_object **objects[] = {
-        &realm->serve,          &realm->end,
-        &realm->apply,          &realm->resolve,
-        &realm->encode_value,   &realm->encode_error,
-        &realm->show,           &realm->follow_hooks,
-        &realm->threading,      &realm->hooks[0],
-        &realm->hooks[1],       &realm->keyboard_interrupt,
-        &realm->lease_type,     &realm->arrow_types[0],
-        &realm->arrow_types[1],
-    };
-    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
-        realm->api.Py_DecRef(*objects[i]);
-        *objects[i] = NULL;
-    }
+    vlci_kept_end(realm);
+    vlci_realm_unfurnish(realm);
 }
 
 #define FLAG_NAME(attribute, datum) #datum,

@@ -8,6 +8,7 @@
 
 #include "arrow.h"
 #include "fork.h"
+#include "handle.h"
 #include "interrupt.h"
 #include "status.h"
 
@@ -183,6 +184,11 @@ static PyObject *host_arrow_borrow(PyObject *self, PyObject *lease) {
     return (PyObject *)vlci_arrow_borrow(((struct host_object *)self)->guest, (vlci_object *)lease);
 }
 
+/* keep(object). */
+static PyObject *host_keep(PyObject *self, PyObject *object) {
+    return (PyObject *)vlci_handle_keep(((struct host_object *)self)->guest, (vlci_object *)object);
+}
+
 int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssize_t size) {
     static PyMethodDef methods[] = {
         { "arrow_borrow", host_arrow_borrow, METH_O,
@@ -196,6 +202,7 @@ int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssiz
         { "fork", host_fork, METH_VARARGS,
           "fork(when): around os.fork(): 0 before, 1 after in the parent, 2 in the child." },
         { "printed", host_printed, METH_NOARGS, "printed(): there may be text to show as the call ends." },
+        { "keep", host_keep, METH_O, "keep(object): a handle to an object of this interpreter." },
         { NULL, NULL, 0, NULL },
     };
     static PyType_Slot slots[] = { { Py_tp_methods, methods }, { 0, NULL } };
@@ -212,13 +219,15 @@ int vlci_host_module_add(struct vlci_realm *guest, const char *settings, Py_ssiz
     vlci_object *bytes = host ? api->PyBytes_FromStringAndSize(settings, size) : NULL;
     vlci_object *module = bytes ? api->PyImport_AddModule("_vlcs_host") : NULL; /* borrowed, as is its dict */
     vlci_object *names = module ? api->PyModule_GetDict(module) : NULL;
-    bool added = names && api->PyDict_SetItemString(names, "settings", bytes) == 0;
+    bool added = names && api->PyDict_SetItemString(names, "settings", bytes) == 0 &&
+                 api->PyDict_SetItemString(names, "Handle", guest->handle_type) == 0;
     for (const PyMethodDef *method = methods; added && method->ml_name; method++) {
         vlci_object *function = api->PyObject_GetAttrString(host, method->ml_name);
         added = function && api->PyDict_SetItemString(names, method->ml_name, function) == 0;
-        api->Py_DecRef(function); /* NULL is fine */
+        api->Py_DecRef(function); /* NULL is fine, as below */
     }
-    vlci_object *done[] = { bytes, host, type };
-    for (size_t i = 0; i < sizeof done / sizeof done[0]; i++) api->Py_DecRef(done[i]); /* NULL is fine */
+    api->Py_DecRef(bytes);
+    api->Py_DecRef(host);
+    api->Py_DecRef(type);
     return added ? 0 : -1;
 }

@@ -201,8 +201,9 @@ static void interpreter_dealloc(PyObject *object) {
 
 static PyObject *interpreter_call(PyObject *self, PyObject *args) {
     PyObject *payload, *buffers;
-    if (!PyArg_ParseTuple(args, "SO:call", &payload, &buffers)) return NULL;
-    return vlci_call(cast(self)->realm, payload, buffers);
+    if (!PyArg_ParseTuple(args, "SO!:call", &payload, &PyList_Type, &buffers)) return NULL;
+    return (PyObject *)vlci_call(vlci_host(), cast(self)->realm, (vlci_object *)payload,
+                                 (vlci_object *)buffers);
 }
 
 struct vlci_realm *vlci_interpreter_realm(PyObject *interpreter) { return cast(interpreter)->realm; }
@@ -238,6 +239,31 @@ static PyObject *interpreter_get_version(PyObject *self, void *unused) {
     return Py_NewRef(cast(self)->version);
 }
 
+static PyObject *interpreter_shut(PyObject *self, PyObject *unused) {
+    (void)unused;
+    cast(self)->realm->shut = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *interpreter_is_inside(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return PyBool_FromLong(vlci_calls_inside(cast(self)->realm) > 0);
+}
+
+static PyObject *interpreter_get_inside(PyObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLong(vlci_realm_inside(cast(self)->realm));
+}
+
+static PyObject *interpreter_get_kept(PyObject *self, void *unused) {
+    (void)unused;
+    struct vlci_realm *realm = cast(self)->realm;
+    pthread_mutex_lock(&realm->lock);
+    size_t count = realm->kept_count;
+    pthread_mutex_unlock(&realm->lock);
+    return PyLong_FromSize_t(count);
+}
+
 static PyObject *interpreter_get_leases(PyObject *self, void *unused) {
     (void)unused;
     return PyLong_FromSize_t(atomic_load(&cast(self)->realm->lent));
@@ -259,10 +285,17 @@ PyObject *vlci_interpreter_type_new(PyObject *module) {
           "interrupt()\n--\n\nRaises KeyboardInterrupt in the call that the guest's home thread is in, at "
           "its next "
           "bytecode. Without such a call: nothing." },
+        { "shut", interpreter_shut, METH_NOARGS,
+          "shut()\n--\n\nLets in no calls of other contexts any more, but on threads that are inside." },
+        { "is_inside", interpreter_is_inside, METH_NOARGS,
+          "is_inside()\n--\n\nWhether the calling thread is in a call into it, also out of another "
+          "context." },
         { NULL, NULL, 0, NULL },
     };
     static PyGetSetDef members[] = {
         { "version", interpreter_get_version, NULL, "The guest's sys.version.", NULL },
+        { "inside", interpreter_get_inside, NULL, "How many calls are inside.", NULL },
+        { "kept", interpreter_get_kept, NULL, "How many of its objects are referred to by handles.", NULL },
         { "leases", interpreter_get_leases, NULL, "How many of its buffers are held outside.", NULL },
         { NULL, NULL, NULL, NULL, NULL },
     };

@@ -66,8 +66,10 @@ static void *raise_inside(void *argument) {
     /* The call may have ended while this thread waited for the GIL; it cannot while it has it. */
     pthread_mutex_lock(&lock);
     if (innermost == forwarding->call && innermost->realm == realm && !innermost->raised &&
-        atomic_load(&arrived))
+        atomic_load(&arrived)) {
         raise_in(innermost);
+        if (innermost->raised) atomic_store(&arrived, false); /* calls that it makes get no other */
+    }
     pthread_mutex_unlock(&lock);
     vlci_detach(realm);
     return NULL;
@@ -193,6 +195,14 @@ int vlci_interrupt_prepare(struct vlci_interruptible *call, struct vlci_realm *r
     return PyErr_CheckSignals(); /* what arrived before is the host's alone */
 }
 
+void vlci_interrupt_inherit(struct vlci_interruptible *call, struct vlci_realm *realm) {
+    *call = (struct vlci_interruptible){ .realm = realm };
+    if (!is_main_thread()) return;
+    pthread_mutex_lock(&lock);
+    call->watched = innermost;
+    pthread_mutex_unlock(&lock);
+}
+
 void vlci_interrupt_begin(struct vlci_interruptible *call) {
     call->thread = pthread_self();
     if (call->watched) {
@@ -208,11 +218,15 @@ void vlci_interrupt_begin(struct vlci_interruptible *call) {
     }
 }
 
-void vlci_interrupt_end(struct vlci_interruptible *call) {
+void vlci_interrupt_end(struct vlci_interruptible *call, bool unwound) {
     if (call->watched) {
         pthread_mutex_lock(&lock);
         innermost = call->outer;
         pthread_mutex_unlock(&lock);
+        if (call->raised && !unwound && call->outer) {
+            atomic_store(&arrived, true);
+            sem_post(&signalled);
+        }
     } else if (call->realm->home_call == call) {
         call->realm->home_call = call->outer;
     }

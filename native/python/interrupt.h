@@ -24,9 +24,13 @@ struct vlci_interruptible {
  * pending KeyboardInterrupt already (or another exception of a handler), and it is raised. */
 int vlci_interrupt_prepare(struct vlci_interruptible *call, struct vlci_realm *realm);
 
-/* Around the guest's code, under the guest's GIL. After `end` no interrupt of this call can arrive. */
+/* The same where another guest calls, without a GIL: Ctrl-C is forwarded to it where it was to its caller. */
+void vlci_interrupt_inherit(struct vlci_interruptible *call, struct vlci_realm *realm);
+
+/* Around the guest's code, under the guest's GIL. After `end` no interrupt of this call can arrive. `unwound`: a
+ * KeyboardInterrupt ended it; otherwise one that it was sent goes to the call around it. */
 void vlci_interrupt_begin(struct vlci_interruptible *call);
-void vlci_interrupt_end(struct vlci_interruptible *call);
+void vlci_interrupt_end(struct vlci_interruptible *call, bool unwound);
 
 /* Around host code that a guest calls, without a GIL: there the host's own handling serves. `handled`:
  * that code ended with KeyboardInterrupt, so the guest needs no other. */

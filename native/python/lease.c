@@ -5,6 +5,7 @@
 #include "arrow.h"
 #include "buffer.h"
 #include "call.h"
+#include "handle.h"
 #include "status.h"
 
 struct vlci_source {
@@ -45,6 +46,7 @@ static void free_source(struct vlci_source *source) {
 }
 
 void vlci_sources_settle(struct vlci_realm *realm) {
+    vlci_kept_settle(realm);
     if (!atomic_load_explicit(&realm->released, memory_order_relaxed)) return;
     struct vlci_source *source = atomic_exchange(&realm->released, NULL);
     vlci_object *type, *value, *traceback;
@@ -68,7 +70,8 @@ static int settle_host(void *realm) {
 static void *settle_guest(void *argument) {
     struct vlci_realm *realm = argument;
     vlc_error error = VLC_ERROR_INIT;
-    if (atomic_load(&realm->released) && vlci_realm_begin(realm, &error) == VLC_OK) {
+    bool waits = atomic_load(&realm->released) || atomic_load(&realm->dropped);
+    if (waits && vlci_realm_begin(realm, &error) == VLC_OK) {
         vlci_attach(realm);
         vlci_detach(realm);
         vlci_realm_end(realm);
@@ -105,8 +108,17 @@ static bool ask_to_settle(struct vlci_realm *owner, bool now) {
     return asked;
 }
 
+void vlci_settle_soon(struct vlci_realm *owner, bool much) {
+    bool returns = !owner->context && vlci_call_under_way(); /* which settles at its end */
+    atomic_bool *asked = much || !owner->context ? &owner->settling : &owner->settling_later;
+    if ((much || !returns) && !atomic_exchange(asked, true) && !ask_to_settle(owner, much))
+        atomic_store(asked, false);
+}
+
 void vlci_span_drop(struct vlci_span *span) {
     struct vlci_source *source = span->source;
+    if (span->kept) vlci_kept_drop(span->kept);
+    span->kept = NULL;
     vlci_layout_release(span->layout);
     span->source = NULL;
     span->layout = NULL;
@@ -120,10 +132,7 @@ void vlci_span_drop(struct vlci_span *span) {
     source->next = atomic_load(&owner->released);
     while (!atomic_compare_exchange_weak(&owner->released, &source->next, source));
     vlci_realm_returned(owner);
-    bool returns = !owner->context && vlci_call_under_way(); /* which settles at its end */
-    atomic_bool *asked = much || !owner->context ? &owner->settling : &owner->settling_later;
-    if ((much || !returns) && !atomic_exchange(asked, true) && !ask_to_settle(owner, much))
-        atomic_store(asked, false);
+    vlci_settle_soon(owner, much);
     vlci_realm_release(owner);
 }
 
@@ -165,7 +174,7 @@ int vlci_span_take(struct vlci_span *span, struct vlci_realm *realm, const struc
                    Py_buffer *exported, vlci_object *lease) {
     struct vlci_layout *layout = vlci_layout_new(view);
     if (layout) {
-        *span = (struct vlci_span){ NULL, layout, view->data - layout->offset, view->readonly };
+        *span = (struct vlci_span){ NULL, layout, view->data - layout->offset, view->readonly, NULL };
         if (lease ? adopt(span, &((struct lease_object *)lease)->lease->span)
                   : layout->size > 0 && find_lease(realm, span)) {
             realm->api.PyBuffer_Release(exported);
@@ -237,6 +246,7 @@ bool vlci_lease_span(const struct vlci_realm *realm, vlci_object *object, struct
 }
 
 void vlci_leases_forget(struct vlci_realm *realm) {
+    vlci_handles_forget(realm);
     vlci_arrow_forget(realm);
     while (realm->leases) free_lease(realm->leases);
     struct vlci_source *source = atomic_exchange(&realm->released, NULL);

@@ -12,12 +12,14 @@
 #include "layout.h"
 #include "realm.h"
 
-/* A part of a source, on its way between two realms; holds a reference on the source and one on the layout. */
+/* A part of a source, on its way between two realms; holds a reference on the source and one on the layout. Or a
+ * kept object, likewise. */
 struct vlci_span {
     struct vlci_source *source;
     struct vlci_layout *layout;
     char *data; /* the lowest address */
     int readonly;
+    struct vlci_kept *kept; /* or no memory, but an object that stays in its realm (kept.h) */
 };
 
 /* Makes the Lease type of an interpreter (its realm's lease_type). Under its GIL; NULL: an exception is set there. */
@@ -45,7 +47,10 @@ bool vlci_lease_span(const struct vlci_realm *realm, vlci_object *object, struct
 /* Says that it stands for much memory, so that its owner gets it back at once. */
 void vlci_span_is_large(const struct vlci_span *span);
 
-/* Frees what nobody holds any more, under the realm's GIL. */
+/* Has the realm free what was given back to it, on a thread of its own: where it is not much, after a moment. Any thread. */
+void vlci_settle_soon(struct vlci_realm *realm, bool much);
+
+/* Frees what nobody holds any more, under the realm's GIL; its kept objects too. */
 void vlci_sources_settle(struct vlci_realm *realm);
 
 /* Gives up every lease that a realm holds, and its own sources that wait to be freed: its interpreter

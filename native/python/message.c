@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "handle.h"
+
 void vlci_message_begin(struct vlci_message *message) {
     message->bytes = message->inside;
     message->size = 0;
@@ -46,11 +48,20 @@ struct vlci_span *vlci_message_add(struct vlci_message *message) {
     return &message->spans[message->span_count++];
 }
 
+bool vlci_message_add_kept(struct vlci_message *message, struct vlci_kept *kept) {
+    struct vlci_span *span = vlci_message_add(message);
+    if (!span) return false;
+    vlci_kept_retain(kept);
+    *span = (struct vlci_span){ .kept = kept };
+    return true;
+}
+
 vlci_object *vlci_message_leases(const struct vlci_message *message, struct vlci_realm *holder) {
     const struct vlci_api *api = &holder->api;
     vlci_object *list = api->PyList_New(message->span_count);
     for (Py_ssize_t i = 0; list && i < message->span_count; i++) {
-        vlci_object *lease = vlci_lease_new(holder, &message->spans[i]);
+        const struct vlci_span *span = &message->spans[i];
+        vlci_object *lease = span->kept ? vlci_passage_new(holder, span->kept) : vlci_lease_new(holder, span);
         if (!lease || api->PyList_SetItem(list, i, lease) < 0) { /* the list takes the lease */
             api->Py_DecRef(list);
             list = NULL;

@@ -30,7 +30,10 @@ char *vlci_message_grow(struct vlci_message *message, size_t size);
 /* Room for its next span, to be filled at once, or NULL without memory. */
 struct vlci_span *vlci_message_add(struct vlci_message *message);
 
-/* The holder's list of Lease objects on its spans, under the holder's GIL; NULL: an exception is set there. */
+/* Takes a reference of a kept object as its next span. False: no memory. */
+bool vlci_message_add_kept(struct vlci_message *message, struct vlci_kept *kept);
+
+/* The holder's list of Lease and Passage objects on its spans, under the holder's GIL; NULL: an exception is set there. */
 vlci_object *vlci_message_leases(const struct vlci_message *message, struct vlci_realm *holder);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "arrow.h"
 #include "closing.h"
-#include "lease.h"
+#include "handle.h"
 #include "status.h"
 
 enum { EXIT_WAIT_MS = 500 };
@@ -52,6 +52,17 @@ static PyObject *module_context_name_of(PyObject *module, PyObject *address) {
     vlc_context *context = vlc_context_of(pointer);
     if (!context) Py_RETURN_NONE;
     return PyUnicode_FromString(vlc_name(context));
+}
+
+static PyObject *module_keep(PyObject *module, PyObject *object) {
+    (void)module;
+    return (PyObject *)vlci_handle_keep(vlci_host(), (vlci_object *)object);
+}
+
+static PyObject *module_furnish(PyObject *module, PyObject *functions) {
+    (void)module;
+    if (vlci_realm_furnish(vlci_host(), (vlci_object *)functions) < 0) return NULL;
+    Py_RETURN_NONE;
 }
 
 /* At exit, after the contexts were closed: what a remaining guest thread prints goes to the file
@@ -112,10 +123,7 @@ static int module_exec(PyObject *module) {
         PyErr_NoMemory();
         return -1;
     }
-    if (!host->lease_type) {
-        host->lease_type = vlci_lease_type_new(&host->api); /* stays as long as the process */
-        if (!host->lease_type) return -1;
-    }
+    if (!host->lease_type && vlci_realm_make_types(host) < 0) return -1; /* stay as long as the process */
     state->context_type = vlci_context_type_new(module);
     state->interpreter_type = state->context_type ? vlci_interpreter_type_new(module) : NULL;
     state->door_type = state->interpreter_type ? vlci_door_type_new(module) : NULL;
@@ -129,6 +137,7 @@ static int module_exec(PyObject *module) {
         PyModule_AddObjectRef(module, "Block", state->block_type) < 0 ||
         PyModule_AddObjectRef(module, "Caller", state->caller_type) < 0 ||
         PyModule_AddObjectRef(module, "Lease", (PyObject *)host->lease_type) < 0 ||
+        PyModule_AddObjectRef(module, "Handle", (PyObject *)host->handle_type) < 0 ||
         PyModule_AddIntConstant(module, "ABI_VERSION", VLC_ABI_VERSION) < 0)
         return -1;
     return close_host_at_exit(module);
@@ -172,6 +181,9 @@ static PyMethodDef module_methods[] = {
       "context_name_of(address)\n--\n\nName of the context whose library holds the address; 0: that this "
       "thread is "
       "inside of." },
+    { "keep", module_keep, METH_O, "keep(object)\n--\n\nA handle to an object of this interpreter." },
+    { "furnish", module_furnish, METH_O,
+      "furnish(functions)\n--\n\nTakes over what calls into this interpreter use, by name." },
     { "_close_host", module_close_host, METH_NOARGS,
       "_close_host()\n--\n\nLets no guest call the host any more." },
     { NULL, NULL, 0, NULL },

@@ -19,12 +19,10 @@ struct entry {
 #define GUEST_ENTRY(result, name, arguments) { #name, offsetof(struct vlci_api, name), NULL, 1 },
 #define OPTIONAL_ENTRY(result, name, arguments) { #name, offsetof(struct vlci_api, name), NULL, 0 },
 
-#define GUEST_ENTRY_OBJECT(name, datum) { #datum, offsetof(struct vlci_api, name), NULL, 1 },
 #define OBJECT_ENTRY(name, datum) { #datum, offsetof(struct vlci_api, name), (any_function) & datum, 1 },
 
-static const struct entry entries[] = { VLCI_API_SHARED(SHARED_ENTRY) VLCI_API_GUEST(GUEST_ENTRY)
-                                            VLCI_API_OPTIONAL(OPTIONAL_ENTRY) VLCI_API_OBJECTS(OBJECT_ENTRY)
-                                                VLCI_API_GUEST_OBJECTS(GUEST_ENTRY_OBJECT) };
+static const struct entry entries[] = { VLCI_API_SHARED(SHARED_ENTRY) VLCI_API_GUEST(
+    GUEST_ENTRY) VLCI_API_OPTIONAL(OPTIONAL_ENTRY) VLCI_API_OBJECTS(OBJECT_ENTRY) };
 
 static const size_t entry_count = sizeof entries / sizeof entries[0];
 

@@ -5,6 +5,7 @@
 
 #include "call.h"
 #include "fork.h"
+#include "handle.h"
 #include "lease.h"
 #include "name.h"
 #include "status.h"
@@ -233,6 +234,71 @@ void vlci_realm_returned(struct vlci_realm *realm) {
     pthread_mutex_lock(&realm->lock);
     pthread_cond_broadcast(&realm->changed);
     pthread_mutex_unlock(&realm->lock);
+}
+
+unsigned vlci_realm_inside(struct vlci_realm *realm) {
+    pthread_mutex_lock(&realm->lock);
+    unsigned inside = realm->inside;
+    pthread_mutex_unlock(&realm->lock);
+    return inside;
+}
+
+int vlci_realm_make_types(struct vlci_realm *realm) {
+    const struct vlci_api *api = &realm->api;
+    vlci_object *builtins = api->PyEval_GetBuiltins(); /* borrowed */
+    realm->keyboard_interrupt = api->PyDict_GetItemString(builtins, "KeyboardInterrupt");
+    api->Py_IncRef(realm->keyboard_interrupt);
+    realm->lease_type = vlci_lease_type_new(api);
+    realm->handle_type = realm->lease_type ? vlci_handle_type_new(realm) : NULL;
+    realm->passage_type = realm->handle_type ? vlci_passage_type_new(api) : NULL;
+    return realm->passage_type && realm->keyboard_interrupt ? 0 : -1;
+}
+
+int vlci_realm_furnish(struct vlci_realm *realm, vlci_object *functions) {
+    const struct vlci_api *api = &realm->api;
+    const struct {
+        vlci_object **place;
+        const char *name;
+    } entries[] = {
+#define ENTRY(name) { &realm->name, #name },
+        VLCI_FUNCTIONS(ENTRY)
+#undef ENTRY
+    };
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+        vlci_object *found = api->PyDict_GetItemString(functions, entries[i].name); /* borrowed */
+        if (!found) {
+            api->PyErr_SetString(api->PyDict_GetItemString(api->PyEval_GetBuiltins(), "KeyError"),
+                                 entries[i].name);
+            return -1;
+        }
+        api->Py_IncRef(found);
+        *entries[i].place = found;
+    }
+    realm->api.function_type = realm->serve->type;
+    realm->api.builtin_type = api->PyTuple_GetItem(realm->operations, VLCI_FETCH)->type; /* getattr's */
+    realm->hooks[0] = api->PyUnicode_InternFromString("_trace_hook");
+    realm->hooks[1] = api->PyUnicode_InternFromString("_profile_hook");
+    return realm->hooks[0] && realm->hooks[1] ? 0 : -1;
+}
+
+void vlci_realm_unfurnish(struct vlci_realm *realm) {
+    vlci_object **objects[] = {
+#define PLACE(name) &realm->name,
+        VLCI_FUNCTIONS(PLACE)
+#undef PLACE
+            & realm->hooks[0],
+        &realm->hooks[1],
+        &realm->keyboard_interrupt,
+        &realm->arrow_types[0],
+        &realm->arrow_types[1],
+        &realm->passage_type,
+        &realm->handle_type,
+        &realm->lease_type,
+    };
+    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
+        realm->api.Py_DecRef(*objects[i]); /* NULL is fine */
+        *objects[i] = NULL;
+    }
 }
 
 void vlci_condition_init(pthread_cond_t *condition) {

@@ -36,3 +36,21 @@ PyObject *vlci_raise(const vlc_error *error) {
     Py_XDECREF(message);
     return NULL;
 }
+
+void vlci_raise_in(const struct vlci_realm *realm, const vlc_error *error) {
+    const struct vlci_api *api = &realm->api;
+    const char *texts[2] = { error->message, error->subject };
+    vlci_object *items[4] = { api->PyLong_FromLongLong((long long)error->status) };
+    for (int i = 0; i < 2; i++)
+        items[1 + i] = api->PyUnicode_DecodeUTF8(texts[i], (Py_ssize_t)strlen(texts[i]), "replace");
+    items[3] = api->PyLong_FromLongLong((long long)error->os_error);
+    vlci_object *exception = NULL;
+    if (items[0] && items[1] && items[2] && items[3])
+        exception = api->PyObject_CallFunctionObjArgs(realm->from_status, items[0], items[1], items[2],
+                                                      items[3], NULL);
+    if (exception) {
+        api->Py_IncRef(exception->type);
+        api->PyErr_Restore(exception->type, exception, NULL);
+    }
+    for (int i = 0; i < 4; i++) api->Py_DecRef(items[i]); /* NULL is fine */
+}

@@ -2,6 +2,7 @@
 
 #include "array.h"
 #include "buffer.h"
+#include "handle.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,7 @@ enum tag {
     SET,
     FROZENSET,
     BUFFER,     /* with the number of its span */
+    HANDLE,     /* of a kept object: likewise */
     KEPT = 0x80 /* a flag: it has the next number, since SAME may follow */
 };
 
@@ -72,9 +74,9 @@ static bool put(struct writer *writer, enum tag tag, const void *data, size_t si
 }
 
 /* A tag with a size, and as many bytes where there is data. */
-static bool put_sized(struct writer *writer, int tag, Py_ssize_t size, const char *data) {
+static bool put_sized(struct vlci_message *message, int tag, Py_ssize_t size, const char *data) {
     uint64_t number = (uint64_t)size;
-    char *room = vlci_message_grow(writer->message, 1 + sizeof number + (data ? (size_t)size : 0));
+    char *room = vlci_message_grow(message, 1 + sizeof number + (data ? (size_t)size : 0));
     if (!room) return false;
     *room = (char)tag;
     memcpy(room + 1, &number, sizeof number);
@@ -124,7 +126,7 @@ static bool write_int(struct writer *writer, vlci_object *object) {
     vlci_object *text = api->PyNumber_ToBase(object, 16);
     Py_ssize_t size;
     const char *digits = text ? api->PyUnicode_AsUTF8AndSize(text, &size) : NULL;
-    bool done = digits && put_sized(writer, LARGE_INT, size + 1, digits); /* with its NUL */
+    bool done = digits && put_sized(writer->message, LARGE_INT, size + 1, digits); /* with its NUL */
     api->Py_DecRef(text);
     return done;
 }
@@ -133,12 +135,12 @@ static bool write_str(struct writer *writer, vlci_object *object, int flag) {
     const struct vlci_api *api = writer->api;
     Py_ssize_t size;
     const char *text = api->PyUnicode_AsUTF8AndSize(object, &size);
-    if (text) return put_sized(writer, STR | flag, size, text);
+    if (text) return put_sized(writer->message, STR | flag, size, text);
     api->PyErr_Clear();
     vlci_object *bytes = api->PyUnicode_AsEncodedString(object, "utf-8", "surrogatepass");
     char *data;
     bool done = bytes && api->PyBytes_AsStringAndSize(bytes, &data, &size) == 0 &&
-                put_sized(writer, STR_SURROGATES | flag, size, data);
+                put_sized(writer->message, STR_SURROGATES | flag, size, data);
     api->Py_DecRef(bytes);
     return done;
 }
@@ -147,7 +149,7 @@ static bool write_bytes(struct writer *writer, vlci_object *object, int flag) {
     Py_ssize_t size;
     char *data;
     return writer->api->PyBytes_AsStringAndSize(object, &data, &size) == 0 &&
-           put_sized(writer, BYTES | flag, size, data);
+           put_sized(writer->message, BYTES | flag, size, data);
 }
 
 /* Writing runs no code of the user, but for finalizers where an allocation starts a collection (of the iterator
@@ -173,7 +175,7 @@ static Py_ssize_t write_numbers(struct writer *writer, vlci_object *sequence,
     if (!floats && type != api->int_type) return 0;
     size_t before = message->size;
     uint64_t count = 0;
-    char *room = put_sized(writer, floats ? FLOATS : INTS, 0, NULL)
+    char *room = put_sized(writer->message, floats ? FLOATS : INTS, 0, NULL)
                      ? vlci_message_grow(message, (size_t)(end - start) * sizeof(double))
                      : NULL; /* for all that may come, given back below */
     for (Py_ssize_t i = start; room && i < end && (item = get(sequence, i))->type == type; i++, count++) {
@@ -198,7 +200,7 @@ static Py_ssize_t write_numbers(struct writer *writer, vlci_object *sequence,
 
 static bool write_sequence(struct writer *writer, vlci_object *object, int tag,
                            vlci_object *(*get)(vlci_object *, Py_ssize_t), Py_ssize_t size) {
-    if (!put_sized(writer, tag, size, NULL)) return false;
+    if (!put_sized(writer->message, tag, size, NULL)) return false;
     for (Py_ssize_t i = 0; i < size;) {
         Py_ssize_t count = write_numbers(writer, object, get, i, size);
         if (!count && !write_item(writer, get(object, i))) return false;
@@ -210,7 +212,7 @@ static bool write_sequence(struct writer *writer, vlci_object *object, int tag,
 static bool write_dict(struct writer *writer, vlci_object *object, int flag) {
     Py_ssize_t left = writer->api->PyDict_Size(object), place = 0;
     vlci_object *key, *value;
-    if (!put_sized(writer, DICT | flag, left, NULL)) return false;
+    if (!put_sized(writer->message, DICT | flag, left, NULL)) return false;
     while (writer->api->PyDict_Next(object, &place, &key, &value)) {
         writer->api->Py_IncRef(value); /* writing the key may free it */
         bool done = left-- > 0 && write_item(writer, key) && write_item(writer, value);
@@ -223,7 +225,8 @@ static bool write_dict(struct writer *writer, vlci_object *object, int flag) {
 static bool write_set(struct writer *writer, vlci_object *object, int tag) {
     const struct vlci_api *api = writer->api;
     Py_ssize_t left = api->PySet_Size(object);
-    vlci_object *iterator = put_sized(writer, tag, left, NULL) ? api->PyObject_GetIter(object) : NULL;
+    vlci_object *iterator =
+        put_sized(writer->message, tag, left, NULL) ? api->PyObject_GetIter(object) : NULL;
     vlci_object *item;
     bool done = iterator;
     while (done && (item = api->PyIter_Next(iterator))) {
@@ -251,7 +254,7 @@ static bool write_buffer(struct writer *writer, vlci_object *object, int flag) {
     if (vlci_array_is(writer->realm, object) && !vlci_array_is_known(writer->receiver)) return false;
     Py_ssize_t number = writer->message->span_count;
     return vlci_buffer_add(writer->message, writer->realm, object) == 0 &&
-           put_sized(writer, BUFFER | flag, number, NULL);
+           put_sized(writer->message, BUFFER | flag, number, NULL);
 }
 
 static bool write_scalar(struct writer *writer, vlci_object *object) {
@@ -261,12 +264,18 @@ static bool write_scalar(struct writer *writer, vlci_object *object) {
            put(writer, SCALAR, data, sizeof data);
 }
 
+static bool write_kept(struct vlci_message *message, struct vlci_kept *kept, int flag) {
+    Py_ssize_t span = message->span_count;
+    return put_sized(message, HANDLE | flag, span, NULL) && vlci_message_add_kept(message, kept);
+}
+
 static bool has_identity(const struct writer *writer, const vlci_object *object) {
     const struct vlci_api *api = writer->api;
     const vlci_object *type = object->type;
     return type == api->str_type || type == api->list_type || type == api->tuple_type ||
            type == api->dict_type || type == api->bytes_type || type == api->set_type ||
-           type == api->frozenset_type || vlci_buffer_is(writer->realm, object);
+           type == api->frozenset_type || vlci_buffer_is(writer->realm, object) ||
+           vlci_handle_kept(writer->realm, object);
 }
 
 /* What has an identity. An object that only one place refers to cannot come again. */
@@ -286,6 +295,8 @@ static bool write_whole(struct writer *writer, vlci_object *object) {
     if (type == api->str_type) return write_str(writer, object, flag);
     if (type == api->bytes_type) return write_bytes(writer, object, flag);
     if (vlci_buffer_is(writer->realm, object)) return write_buffer(writer, object, flag);
+    struct vlci_kept *kept_object = vlci_handle_kept(writer->realm, object);
+    if (kept_object) return write_kept(writer->message, kept_object, flag);
     bool done = writer->depth++ < DEEPEST && write_container(writer, object, flag);
     writer->depth--;
     if (flag) find(writer, object)->open = false;
@@ -344,13 +355,18 @@ bool vlci_value_write_call(struct vlci_message *message, struct vlci_realm *real
     struct writer writer;
     begin(&writer, message, realm, receiver);
     Py_ssize_t named = names ? realm->api.PyTuple_Size(names) : 0;
-    bool done = put_sized(&writer, TUPLE, count - named, NULL);
+    bool done = put_sized(message, TUPLE, count - named, NULL);
     for (Py_ssize_t i = 0; done && i < count - named; i++) done = write_object(&writer, args[i]);
-    if (named) done = done && put_sized(&writer, DICT, named, NULL);
+    if (named) done = done && put_sized(message, DICT, named, NULL);
     for (Py_ssize_t i = 0; done && i < named; i++)
         done = write_object(&writer, realm->api.PyTuple_GetItem(names, i)) &&
                write_object(&writer, args[count - named + i]);
     return end(&writer, done);
+}
+
+bool vlci_value_write_kept(struct vlci_message *message, struct vlci_kept *kept) {
+    message->kept = 0;
+    return write_kept(message, kept, 0);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------- */
@@ -459,6 +475,7 @@ static vlci_object *read_sized(struct reader *reader, int tag) {
     case TUPLE: object = read_sequence(reader, api->PyTuple_New(size), size, api->PyTuple_SetItem); break;
     case SET: object = read_set(reader, api->PySet_New(NULL), size); break;
     case FROZENSET: object = read_set(reader, api->PyFrozenSet_New(NULL), size); break;
+    case HANDLE: object = vlci_handle_arrive(reader->realm, reader->message->spans[size].kept); break;
     case BUFFER: object = vlci_buffer_make(&reader->message->spans[size], reader->realm); break;
     default: {
         const char *data = reader->at;

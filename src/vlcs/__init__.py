@@ -8,7 +8,6 @@ are underscored:
 - `_demo`: `vlcs demo`
 """
 
-from vlcs._core._bridge import RemoteTraceback
 from vlcs._core._errors import (
     ArgumentError,
     BusyError,
@@ -18,6 +17,7 @@ from vlcs._core._errors import (
     OverlapWarning,
     PicklingError,
     RemoteError,
+    RemoteTraceback,
     StateError,
     SymbolError,
     SystemRefusedError,
@@ -26,8 +26,8 @@ from vlcs._core._errors import (
 )
 from vlcs._core._library import Library
 from vlcs._core._memory import Migration
-from vlcs._core._module import RemoteObject
 from vlcs._core._pool import Pool, Resized, follow
+from vlcs._core._remote import RemoteObject, remote
 from vlcs._core._slice import Slice
 from vlcs._core._stats import Limits, Stats, limits
 from vlcs._core._task import Task, in_context
@@ -67,6 +67,7 @@ __all__ = [
     "in_context",
     "limits",
     "plan",
+    "remote",
     "vlc_create",
     "vlc_destroy",
     "vlc_run",

@@ -50,6 +50,18 @@ def test_an_empty_venv_serves_plain_values(tmp_path: Path) -> None:
         assert context.run(os.path.basename, "/a/b") == "b"
         assert context.run(lambda x: x + 1, 1) == 2
         assert context.import_module("json").dumps([1]) == "[1]"
+        counter = context.import_module("collections").Counter("aab")
+        counter.update("b")
+        assert counter["b"] == 2 and sorted(counter) == ["a", "b"]
+        def tell(call):
+            try:
+                return call("x")
+            except RuntimeError as error:
+                return type(error).__module__, type(error).__name__
+        def closed(_):
+            raise vlcs.StateError("closed")
+        assert context.run(tell, vlcs.remote(str.upper)) == "X"
+        assert context.run(tell, vlcs.remote(closed)) == ("vlcs", "StateError")
         """,
         timeout=60,
         args=[str(tmp_path / "venv")],

@@ -128,7 +128,13 @@ class FakeInterpreter:
         self.interrupted = 0
         context.log.append(f"start {context.name}")
 
-    leases = 0
+    leases = kept = inside = 0
+
+    def shut(self) -> None:
+        """Nobody comes from other contexts."""
+
+    def is_inside(self) -> bool:
+        return False
 
     def interrupt(self) -> None:
         self.interrupted += 1
@@ -141,7 +147,8 @@ class FakeBridge:
         self.interpreter = interpreter
         assert inherits_path
 
-    def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any, *, keep: bool = False) -> Any:
+        assert not keep
         return function(*args, **kwargs)
 
     def connect(self, _caller: Any) -> None:

@@ -21,8 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from vlcs._core._bridge import Bridge, Reference, RemoteTraceback
-from vlcs._core._errors import PicklingError, RemoteError
+from vlcs._core import _serving, _sharing
+from vlcs._core._bridge import Bridge
+from vlcs._core._errors import PicklingError, RemoteError, RemoteTraceback
+from vlcs._core._instance import _GUEST_SOURCES
+from vlcs._core._native import Handle, keep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,15 +70,15 @@ class Guest:
 
     def __init__(self, ask: Callable[[str, int, str], str]) -> None:
         host = types.ModuleType("_vlcs_host")
-        streams, exceptions, source = (
-            resources.files("vlcs._core").joinpath(name).read_text("utf-8")
-            for name in ("_guest_streams.py", "_exceptions.py", "_guest.py")
-        )
-        settings = {"name": "ctx", "environ": {}, "streams": streams, "exceptions": exceptions}
-        host.__dict__.update(settings=pickle.dumps(settings), ask=ask, printed=lambda: None)
+        folder = resources.files("vlcs._core")
+        sources = {name: folder.joinpath(f"_{name}.py").read_text("utf-8") for name in _GUEST_SOURCES}
+        settings = pickle.dumps({"name": "ctx", "environ": {}, "sources": sources})
+        host.__dict__.update(settings=settings, ask=ask, printed=lambda: None, Handle=Handle, keep=keep)
         self.module = types.ModuleType("_vlcs_guest")
         sys.modules["_vlcs_host"] = host
+        source = folder.joinpath("_guest.py").read_text("utf-8")
         exec(compile(source, "<vlcs guest>", "exec"), self.module.__dict__)  # noqa: S102 - as a guest does
+        self.functions = self.module.functions
         self.stdout, self.stderr = sys.stdout, sys.stderr  # its own now; pytest sets others for each phase
         self.payload = b""
         self.sent: list[Any] = []
@@ -88,7 +91,11 @@ class Guest:
         self.calls += 1
         self.payload, self.sent = payload, [lend(buffer) for buffer in buffers]
         with contextlib.redirect_stdout(self.stdout), contextlib.redirect_stderr(self.stderr):
-            answer, answered = self.module.serve(payload, self.sent)
+            try:
+                answer, answered = self.functions["serve"](payload, self.sent)
+            except BaseException as error:  # noqa: BLE001 - as the extension module does
+                answer, answered = self.functions["encode_error"](error)
+            self.functions["show"]()
         return answer, [lend(buffer) for buffer in answered]
 
 
@@ -146,7 +153,7 @@ def of_main(function: Any) -> Any:
 class TestFunctions:
     def test_importable_one_crosses_as_its_name(self, bridge: Bridge, guest: Guest) -> None:
         assert bridge.call(math.hypot, (3, 4), {}) == 5
-        assert guest.request() == ("call", ("math", ("hypot",)), (3, 4), {})
+        assert guest.request() == ("call", ("math", ("hypot",)), (3, 4), {}, False)
 
     def test_class_and_method_of_a_class_cross_as_names(self, bridge: Bridge, guest: Guest) -> None:
         assert bridge.call(collections.OrderedDict.fromkeys, ("ab",), {}) == {"a": None, "b": None}
@@ -389,44 +396,7 @@ class TestExceptions:
 
     def test_missing_module_says_its_name(self, bridge: Bridge) -> None:
         with pytest.raises(ModuleNotFoundError, match="no_such_module"):
-            bridge.fetch("no_such_module", ())
-
-
-class TestModules:
-    def test_data_comes_by_value(self, bridge: Bridge) -> None:
-        assert bridge.fetch("math", ("pi",)) == math.pi
-        assert bridge.fetch("sys", ("version",)) == sys.version
-        assert bridge.fetch("string", ("digits",)) == "0123456789"
-
-    @pytest.mark.parametrize(
-        ("module", "path", "kind"),
-        [
-            ("math", (), "module"),
-            ("math", ("floor",), "function"),
-            ("decimal", ("Decimal",), "class"),
-            ("logging", ("root",), "object"),
-        ],
-    )
-    def test_what_has_behaviour_is_described(
-        self, bridge: Bridge, module: str, path: tuple[str, ...], kind: str
-    ) -> None:
-        found = bridge.fetch(module, path)
-        assert isinstance(found, Reference)
-        assert found.kind == kind
-
-    def test_reference_has_the_docstring(self, bridge: Bridge) -> None:
-        assert bridge.fetch("math", ("floor",)).doc == math.floor.__doc__
-
-    def test_call_store_directory(self, bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(math, "mark", 1, raising=False)
-        bridge.store("math", ("mark",), 2)
-        assert bridge.fetch("math", ("mark",)) == 2
-        assert "mark" in bridge.directory("math", ())
-        assert bridge.call_there("math", ("hypot",), (3, 4), {}) == 5
-
-    def test_missing_attribute(self, bridge: Bridge) -> None:
-        with pytest.raises(AttributeError, match="nope"):
-            bridge.fetch("math", ("nope",))
+            bridge.import_module("no_such_module")
 
 
 class TestOutput:
@@ -463,17 +433,7 @@ def test_cloudpickle_is_lent_to_a_guest_without_one() -> None:
     assert finder.find_spec("numpy", None) is None
 
 
-class TestKeptObjects:
-    def test_results_with_behaviour_stay_there_until_dropped(self, bridge: Bridge, guest: Guest) -> None:
-        counter = bridge.call_there("collections", ("Counter",), ("aab",), {})
-        assert (counter.kind, counter.type_name) == ("object", "collections.Counter")
-        assert guest.module._kept == {counter.kept.number: collections.Counter("aab")}
-        assert bridge.operate(counter.kept, (), "getitem", ("a",)) == 2
-        assert bridge.call_there(counter.kept, ("total",), (), {}) == 3
-        del counter
-        assert bridge.operate("math", (), "repr", ()).startswith("<module 'math'")
-        assert guest.module._kept == {}
-
+class TestWhatStays:
     @pytest.mark.parametrize(
         "value",
         [
@@ -489,25 +449,29 @@ class TestKeptObjects:
         ],
         ids=str,
     )
-    def test_plain_data_comes_by_value(self, bridge: Bridge, guest: Guest, value: Any) -> None:
-        back = bridge.call_there("copy", ("copy",), (value,), {})
-        assert type(back) is type(value)
-        assert repr(back) == repr(value)
-        assert guest.module._kept == {}
+    def test_plain_data_comes_by_value(self, value: Any) -> None:
+        answer = _serving.encode_result(value, False)
+        assert answer is not None
+        kind, back = _sharing.loads(answer[0], [lend(item) for item in answer[1]])
+        assert (kind, type(back), repr(back)) == ("value", type(value), repr(value))
 
-    def test_all_else_stays(self, bridge: Bridge) -> None:
+    def test_all_else_stays(self) -> None:
         endless: list[Any] = []
         endless.append(endless)
-        for value in (collections.OrderedDict(a=1), [collections.Counter()], len, dict, endless):
-            assert isinstance(bridge.call_there("copy", ("copy",), (value,), {}), Reference), value
-        assert bridge.call_there("importlib", ("import_module",), ("math",), {}).kind == "module"
+        for value in (collections.OrderedDict(a=1), [collections.Counter()], len, dict, math, endless):
+            assert _serving.encode_result(value, False) is None
 
-    def test_objects_of_a_kept_one_are_kept_and_its_methods_found_by_name(self, bridge: Bridge) -> None:
-        kept = bridge.call_there("fractions", ("Fraction",), (1, 2), {})  # plain data
-        assert kept == 0.5
-        parser = bridge.call_there("argparse", ("ArgumentParser",), (), {})
-        assert bridge.fetch(parser.kept, ("parse_args",)).kept is None
-        assert bridge.fetch(parser.kept, ("_positionals",)).kept is not None
+    def test_large_attributes_stay(self) -> None:
+        assert _serving.encode_result(list(range(20_000)), True) is None
+
+    def test_methods_and_what_a_module_holds_are_found_by_name(self) -> None:
+        counter = collections.Counter("a")
+        assert _serving.is_method(counter, "total", counter.total)
+        assert _serving.is_method([], "append", None) is False
+        assert _serving.is_method(math, "floor", math.floor)
+        assert not _serving.is_method(math, "pi", math.pi)
+        counter.total = collections.Counter("b").total  # type: ignore[method-assign]
+        assert not _serving.is_method(counter, "total", counter.total)
 
 
 class TestClassesOfMain:

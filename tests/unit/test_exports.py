@@ -40,6 +40,7 @@ NAMES = [
     "in_context",
     "limits",
     "plan",
+    "remote",
     "vlc_create",
     "vlc_destroy",
     "vlc_run",

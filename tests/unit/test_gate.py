@@ -188,6 +188,6 @@ def test_broken_reprs_hold_nothing() -> None:
 def test_descriptions() -> None:
     assert describe("words") == "words"
     assert describe(len) == "len()"
-    assert describe(describe) == "vlcs._core._gate.describe()"
+    assert describe(describe) == "vlcs._core._errors.describe()"
     assert describe(Gate.shut) == "vlcs._core._gate.Gate.shut()"
     assert describe(functools.partial(len, "x")).startswith("functools.partial(")

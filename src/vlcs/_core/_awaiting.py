@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vlcs._core._errors import ArgumentError
-from vlcs._core._gate import describe
+from vlcs._core._errors import ArgumentError, describe
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

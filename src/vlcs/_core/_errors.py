@@ -1,11 +1,14 @@
 """Exceptions, divided by whose fault it is.
 
 A call that raises one of these has changed nothing, unless its docstring says otherwise.
-`docs/errors.md` is the page for users.
+`docs/errors.md` is the page for users. It travels to guests as text, as `_guest.py` does.
 """
 
 import pickle
 from typing import Any
+
+if __name__.startswith("vlcs."):  # a guest puts its own here
+    from vlcs._core import _exceptions
 
 
 class VLCError(Exception):
@@ -130,6 +133,32 @@ class RemoteError(VLCError):
         )
 
 
+class RemoteTraceback(Exception):  # noqa: N818 - named as that of concurrent.futures
+    """The traceback of a context's code, as the cause of the exception that came home from there.
+
+    `text` is the traceback, with all exceptions that led to this one, and `context` the name of the context.
+    """
+
+    def __init__(self, story: Any, context: str) -> None:
+        super().__init__(context)
+        self._story = story
+        self.context = context
+
+    @property
+    def text(self) -> str:
+        """Made when it is first read: lines of source are those of then, as in any traceback."""
+        if not isinstance(self._story, str):
+            self._story = _exceptions.tell(self._story)
+        text: str = self._story
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.text, self.context)
+
+    def __str__(self) -> str:
+        return f'in the context {self.context!r}\n"""\n{self.text}"""'
+
+
 class OverlapWarning(UserWarning):
     """Two open contexts were both given a CPU, so their libraries compete for it.
 
@@ -167,3 +196,15 @@ def from_status(status: int, message: str, subject: str = "", os_error: int = 0)
             os_error,
         )
     return kind(message, subject, os_error)
+
+
+def describe(what: object) -> str:
+    """A function's name as people write it, or the words themselves: for messages."""
+    if isinstance(what, str):
+        return what
+    if hasattr(type(what), "_vlcs_label"):  # an object of another interpreter, which is not asked
+        return f"{what._vlcs_label}()"  # type: ignore[attr-defined]  # noqa: SLF001
+    module, name = getattr(what, "__module__", None), getattr(what, "__qualname__", None)
+    if not isinstance(name, str):
+        return repr(what)
+    return f"{module}.{name}()" if module and module != "builtins" else f"{name}()"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import time
 
-from vlcs._core._errors import StateError
+from vlcs._core._errors import StateError, describe
 from vlcs._core._native import Door, Visit
 
 
@@ -120,13 +120,3 @@ class Gate(Door):
             "`with vlc:`.",
             self._name,
         )
-
-
-def describe(what: object) -> str:
-    """A function's name as people write it, or the words themselves."""
-    if isinstance(what, str):
-        return what
-    module, name = getattr(what, "__module__", None), getattr(what, "__qualname__", None)
-    if not isinstance(name, str):
-        return repr(what)
-    return f"{module}.{name}()" if module and module != "builtins" else f"{name}()"

@@ -2,7 +2,7 @@
 
 It travels as text, since the guest may be a Python that has no vlcs installed: it imports the
 standard library only, at first use where that takes time, and keeps to the syntax of Python 3.9.
-Its partner is `_bridge.py`; the two agree on what a request and an answer look like.
+What serves calls and makes them is in `_serving.py` and `_remote.py`, which the host has too.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from __future__ import annotations
 import _imp
 import atexit
 import functools
-import importlib
 import importlib.machinery
-import itertools
-import operator
 import os
 import pickle
 import sys
@@ -25,56 +22,7 @@ from typing import TYPE_CHECKING, Any
 import _vlcs_host  # type: ignore[import-not-found]  # made by the extension module, in guests only
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     Answer = tuple[bytes, list[Any]]
-
-# Where an attribute is read: what crosses by value. Everything else has behaviour and stays here.
-_ATOMS = (type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type(Ellipsis))
-_CONTAINERS = (tuple, list, set, frozenset)
-_LARGEST_CONTAINER = 10_000
-_VALUE_MODULES = frozenset({"datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo"})
-
-_TEXT_LIMIT = 200
-
-
-def serve(payload: bytes, buffers: Sequence[Any]) -> Answer:
-    """Does what the host asks for: a pickled (operation, arguments ...), with out-of-band buffers.
-
-    Gives a pickled (kind, details ...) and its buffers. Nothing escapes but a KeyboardInterrupt that
-    arrives while the answer is being made; the extension module turns that into one of the host.
-    """
-    if threading._trace_hook or threading._profile_hook:  # type: ignore[attr-defined]  # noqa: SLF001
-        _follow_hooks()
-    try:
-        try:
-            request = _sharing.loads(payload, buffers)
-        except Exception as error:  # noqa: BLE001 - rebuilding runs code of any class
-            answer = _encode("undecodable", *_exceptions.take_apart(error, _pickled))
-        else:
-            answer = _OPERATIONS[request[0]](*request[1:])
-    except BaseException as error:  # noqa: BLE001 - all of them go home, SystemExit too
-        answer = _encode_error(error)
-    finally:
-        _streams.show()
-    return answer
-
-
-# What calls by name are made of (`native/python/call.c`), with the outcome that _call has in `serve`: _apply,
-# _resolve, _encode_value, _encode_error, _follow_hooks and _show.
-
-
-def _apply(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    return function(*args, **kwargs) if kwargs else function(*args)
-
-
-def _follow_hooks() -> None:
-    """Traces the calling thread as `threading` does those that it starts: so coverage sees every call."""
-    trace, profile = threading._trace_hook, threading._profile_hook  # type: ignore[attr-defined]  # noqa: SLF001
-    if trace and sys.gettrace() is None:
-        sys.settrace(trace)
-    if profile and sys.getprofile() is None:
-        sys.setprofile(profile)
 
 
 def end() -> None:
@@ -86,61 +34,6 @@ def end() -> None:
         traceback.print_exc()
     finally:
         _streams.show()
-
-
-def _call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Answer:
-    """Calls a function, given as itself or as (module, path)."""
-    if isinstance(function, tuple):
-        function = _resolve(*function)
-    return _encode_value(function(*args, **kwargs))
-
-
-# In what follows, `root` is the name of a module, or the number of an object that is kept for the host.
-
-
-def _call_there(root: str | int, path: Sequence[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Answer:
-    """Calls what stays here; of its result, data goes by value, and what has behaviour stays too."""
-    return _encode_result(_resolve(root, path)(*args, **kwargs))
-
-
-def _operate(root: str | int, path: Sequence[str], name: str, args: Sequence[Any]) -> Answer:
-    """Does what Python does for len(x), x[i] and so on."""
-    return _encode_result(_OPERATORS[name](_resolve(root, path), *args))
-
-
-def _fetch(root: str | int, path: Sequence[str]) -> Answer:
-    """Reads an attribute: data goes by value, what has behaviour as a description.
-
-    What can be called, modules and all of a module are found by their path again; other objects of
-    kept ones are kept as well, since another object may have that name next time.
-    """
-    value = _resolve(root, path)
-    if _is_data(value, _LARGEST_CONTAINER):
-        return _encode_value(value)
-    return _encode_reference(value, keep=isinstance(root, int) and _kind(value) == "object")
-
-
-def _store(root: str | int, path: Sequence[str], value: Any) -> Answer:
-    """Sets an attribute."""
-    setattr(_resolve(root, path[:-1]), path[-1], value)
-    return _encode("value", None)
-
-
-def _directory(root: str | int, path: Sequence[str]) -> Answer:
-    """Lists the names of an object's attributes."""
-    return _encode("value", dir(_resolve(root, path)))
-
-
-def _accept(_: Any) -> Answer:
-    """Says that what came could be rebuilt."""
-    return _encode("value", None)
-
-
-def _release(numbers: Sequence[int]) -> Answer:
-    """Gives up objects that the host needs no more."""
-    for number in numbers:
-        _kept.pop(number, None)
-    return _encode("value", None)
 
 
 def _frames() -> Answer:
@@ -155,7 +48,7 @@ def _frames() -> Answer:
             frame = frame.f_back
         if ident != threading.get_ident():
             stacks.append((ident, threads[ident].name if ident in threads else "", stack[::-1]))
-    return _encode("value", stacks)
+    return _answer(stacks)
 
 
 def _controls() -> Answer:
@@ -171,109 +64,14 @@ def _controls() -> Answer:
         functions = (numba._get_num_threads, numba._set_num_threads)  # noqa: SLF001 - as those are that set it
         get, set_ = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
         found.append(("numba", get, set_, sys.modules["numba"].config.NUMBA_NUM_THREADS))
-    return _encode("value", found)
+    return _answer(found)
 
 
-_kept: dict[int, Any] = {}
-_numbers = itertools.count(1)
-
-
-def kept(number: int) -> Any:
-    """An object that is kept for the host, named so in its pickles."""
-    return _kept[number]
-
-
-def _prepare(sharing: dict[str, str], cloudpickle_folder: str | None) -> Answer:
-    """Takes over what the host lends: the rules of `_sharing*.py`, and cloudpickle where there is none."""
-    _execute(sharing[""], _sharing)
-    sys.modules[_sharing.__name__] = _sharing
-    rules: dict[str, ModuleType] = {}
-
-    def load_rules(package: str) -> ModuleType:
-        if package not in rules:
-            module = ModuleType(f"{_sharing.__name__}_{package}")
-            _execute(sharing[package], module)
-            rules[package] = module  # once it is whole: threads may come here at once
-        return rules[package]
-
-    _sharing.load_rules = load_rules
-    _sharing.native = _vlcs_host
+def _prepare(cloudpickle_folder: str | None) -> Answer:
+    """Takes over what the host lends: cloudpickle, where there is none."""
     if cloudpickle_folder is not None:
         sys.meta_path.append(_LentPackage("cloudpickle", cloudpickle_folder))
-    return _encode("value", None)
-
-
-_OPERATIONS: dict[str, Callable[..., Answer]] = {
-    "call": _call,
-    "call_there": _call_there,
-    "operate": _operate,
-    "fetch": _fetch,
-    "store": _store,
-    "directory": _directory,
-    "accept": _accept,
-    "release": _release,
-    "frames": _frames,
-    "controls": _controls,
-    "prepare": _prepare,
-}
-
-
-_OPERATORS: dict[str, Callable[..., Any]] = {
-    "bool": bool,
-    "contains": operator.contains,
-    "delitem": operator.delitem,
-    "getitem": operator.getitem,
-    "iter": iter,
-    "len": len,
-    "next": next,
-    "repr": repr,
-    "setitem": operator.setitem,
-    "str": str,
-}
-
-
-def _resolve(root: str | int, path: Sequence[str]) -> Any:
-    # Not from sys.modules: another thread may be in the middle of importing it, and is waited for so.
-    found = _kept[root] if isinstance(root, int) else importlib.import_module(root)
-    for name in path:
-        found = getattr(found, name)
-    return found
-
-
-def _is_data(value: Any, largest: int | None = None) -> bool:
-    """Whether it is scalars, text, dates, arrays, tensors, or containers of these of at most `largest`."""
-    kind = type(value)
-    if kind in _ATOMS or isinstance(value, (str, int, float)):  # enumerations too
-        return True
-    if kind in _CONTAINERS:
-        if largest is not None and len(value) > largest:
-            return False
-        return set(map(type, value)).issubset(_ATOMS) or all(_is_data(item, largest) for item in value)
-    if kind is dict:
-        return _is_data(list(value), largest) and _is_data(list(value.values()), largest)
-    return _is_value(value)
-
-
-def _is_value(value: Any) -> bool:
-    if isinstance(value, (type, ModuleType)) or callable(value):
-        return False
-    module = type(value).__module__.partition(".")[0]
-    if module == "numpy":  # times have no buffers
-        return isinstance(value, (sys.modules["numpy"].ndarray, sys.modules["numpy"].generic))
-    if module == "torch":
-        return type(value) is sys.modules["torch"].Tensor
-    try:
-        return module in _VALUE_MODULES or memoryview(value) is not None
-    except (TypeError, ValueError, BufferError):
-        return False
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, ModuleType):
-        return "module"
-    if isinstance(value, type):
-        return "class"
-    return "function" if callable(value) else "object"
+    return _answer(None)
 
 
 class _Caller(threading._DummyThread):  # noqa: SLF001 - no other way in
@@ -294,101 +92,9 @@ def _execute(source: str, module: Any) -> None:
     exec(compile(source, f"<vlcs {module.__name__}>", "exec"), vars(module))  # noqa: S102 - from our own package
 
 
-_exceptions: Any = ModuleType("_vlcs_exceptions")  # filled at the end of this file
-_sharing: Any = ModuleType("_vlcs_sharing")  # filled by _prepare, the first operation
-_sharing.extend = lambda _: None
-_sharing.dumps_in_band = lambda _, value: pickle.dumps(value, protocol=5)
-_sharing.loads = lambda payload, _: pickle.loads(payload)  # noqa: S301 - from our own process
-
-
-class _Pickler(pickle.Pickler):
-    """Plain pickle with the rules of `_sharing.py`, and that of `_exceptions.py`."""
-
-    dispatch_table: Any
-
-
-def _dumps(pickler: Any, answer: Any) -> Answer:
-    _sharing.extend(pickler.dispatch_table)
-    dumped: Answer = _sharing.dumps(pickler, answer)
-    return dumped
-
-
-def _encode(*answer: Any) -> Answer:
-    return pickle.dumps(answer, protocol=5), []
-
-
-def _encode_value(value: Any) -> Answer:
-    """The result of a call. Plain pickle first, since cloudpickle is several times slower."""
-    if type(value) in _ATOMS and type(value) is not bytearray:
-        return _encode("value", value)
-    answer = ("value", value)
-    try:
-        return _dumps(_Pickler, answer)
-    except Exception:  # noqa: BLE001 - pickling runs code of any class
-        # Functions and classes that came by value, or were made here, have no name to be found by.
-        return _encode_by_value(answer)
-
-
-def _encode_result(value: Any) -> Answer:
-    """The result of a call of what stays here."""
-    try:
-        if _is_data(value):
-            return _dumps(_Pickler, ("value", value))
-    except Exception:  # noqa: BLE001, S110 - pickling runs code of any class, and lists can hold themselves
-        pass
-    return _encode_reference(value, keep=True)
-
-
-def _encode_reference(value: Any, *, keep: bool) -> Answer:
-    """A description of what stays here, with its number where it is kept."""
-    doc = getattr(value, "__doc__", None)
-    text = repr(value)
-    if len(text) > _TEXT_LIMIT:
-        text = text[:_TEXT_LIMIT] + "..."
-    number = None
-    if keep:
-        number = next(_numbers)
-        _kept[number] = value
-    name = _name_of(type(value))
-    return _encode("reference", _kind(value), text, doc if isinstance(doc, str) else None, name, number)
-
-
-def _encode_by_value(answer: Any) -> Answer:
-    try:
-        return _dumps(_sharing.cloud_pickler(_exceptions.Rules), answer)
-    except Exception as error:  # noqa: BLE001 - as above
-        return _encode("unpicklable", _name_of(type(answer[1])), _describe(error))
-
-
-def _encode_error(error: BaseException) -> Answer:
-    """An exception, in parts of a pickle each: the host can tell of what it cannot rebuild."""
-    return _encode("error", *_exceptions.take_apart(error, _pickled))
-
-
-def _pickled(value: Any) -> bytes:
-    """A pickle with all in it, by value where it has no name to be found by."""
-    try:
-        return _in_band(_Pickler, value)
-    except Exception:  # noqa: BLE001 - pickling runs code of any class
-        return _in_band(_sharing.cloud_pickler(_exceptions.Rules), value)
-
-
-def _in_band(pickler: Any, value: Any) -> bytes:
-    _sharing.extend(pickler.dispatch_table)
-    dumped: bytes = _sharing.dumps_in_band(pickler, value)
-    return dumped
-
-
-def _name_of(kind: type) -> str:
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
-
-
-def _describe(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the exception
-        return "<its text cannot be made>"
+def _answer(value: Any) -> Answer:
+    answer: Answer = _serving.encode("value", value)
+    return answer
 
 
 class _LentPackage:
@@ -446,9 +152,66 @@ for _variable, _value in _settings["environ"].items():  # of programs started he
         os.environ.pop(_variable, None)
     else:
         os.environ[_variable] = _value
-_execute(_settings["exceptions"], _exceptions)
-_Pickler.dispatch_table = _exceptions.Rules()
-_streams: Any = ModuleType("_vlcs_streams")
-_execute(_settings["streams"], _streams)
+
+
+def _adopt(name: str, **names: Any) -> Any:
+    """Makes a module of the host's of its text, with what it would import there."""
+    module: Any = ModuleType(f"_vlcs_{name}")
+    vars(module).update(names)
+    _execute(_settings["sources"][name], module)
+    return module
+
+
+_rules: dict[str, Any] = {}
+
+
+def _load_rules(package: str) -> Any:
+    if package not in _rules:
+        _rules[package] = _adopt(f"sharing_{package}")  # once it is whole: threads may come here at once
+    return _rules[package]
+
+
+_streams = _adopt("guest_streams")
 _streams.install()
-_show = _streams.show
+_exceptions = _adopt("exceptions")
+_errors = _adopt("errors", _exceptions=_exceptions)
+_sharing = _adopt("sharing")
+_sharing.errors = _errors
+_sharing.load_rules = _load_rules
+_sharing.native = _vlcs_host
+sys.modules["_vlcs_sharing"] = _sharing
+_codec = _adopt("codec", _errors=_errors, _exceptions=_exceptions, _sharing=_sharing)
+_serving = _adopt("serving", _codec=_codec, _exceptions=_exceptions, _sharing=_sharing, keep=_vlcs_host.keep)
+_remote = _adopt(
+    "remote",
+    _codec=_codec,
+    _errors=_errors,
+    _exceptions=_exceptions,
+    _serving=_serving,
+    _sharing=_sharing,
+    Handle=_vlcs_host.Handle,
+    keep=_vlcs_host.keep,
+)
+_serving.requests.update(controls=_controls, frames=_frames, prepare=_prepare)
+for _class in (*vars(_errors).values(), _remote.RemoteObject):
+    if isinstance(_class, type) and _class.__module__.startswith("_vlcs_"):
+        _class.__module__ = "vlcs"  # as in the host
+
+functions = {
+    "serve": _serving.serve,
+    "apply": _serving.apply,
+    "resolve": _serving.resolve,
+    "encode_value": _serving.encode_value,
+    "encode_result": _serving.encode_result,
+    "encode_error": _serving.encode_error,
+    "is_method": _serving.is_method,
+    "follow_hooks": _serving.follow_hooks,
+    "threading": vars(threading),
+    "operations": _serving.operations,
+    "decode": _remote.decode_for,
+    "from_status": _errors.from_status,
+    "remote_object": _remote.RemoteObject,
+    "show": _streams.show,
+    "end": end,
+}
+"""What the extension module uses."""

@@ -7,7 +7,7 @@ import pickle
 import sys
 import threading
 import time
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from vlcs._core import (
@@ -23,6 +23,7 @@ from vlcs._core import (
     _pool,
     _python,
     _scheduling,
+    _sharing,
     _slice,
     _streams,
 )
@@ -52,6 +53,18 @@ if TYPE_CHECKING:
 
 NATIVE_TIMEOUT_MS = -1
 """The native side's own limit for ends that should be short, 5 s."""
+
+_GUEST_SOURCES = (
+    "guest_streams",
+    "exceptions",
+    "errors",
+    "sharing",
+    *(f"sharing_{package}" for package in _sharing.PACKAGES),
+    "codec",
+    "serving",
+    "remote",
+)
+"""What a guest has of the package's, beside `_guest.py`."""
 
 _LONGEST = 1e6
 """Seconds, 11 days: what a lock and a number of milliseconds in C can be given."""
@@ -192,6 +205,10 @@ class Instance:
         """How many buffers of the interpreter are held outside."""
         return 0 if self._interpreter is None else self._interpreter.leases
 
+    def kept(self) -> int:
+        """How many objects of the interpreter are referred to from outside."""
+        return 0 if self._interpreter is None else self._interpreter.kept
+
     def dump_frames(self, fd: int) -> bool:
         """Writes the frames of the interpreter's threads as faulthandler does; False: it cannot be done."""
         return self._interpreter is not None and self._interpreter.dump(fd)
@@ -203,7 +220,7 @@ class Instance:
         """
         if self.gate.state in {State.CLOSED, State.ORPHANED}:
             return
-        if self.gate.is_inside():
+        if self.gate.is_inside() or (self._interpreter is not None and self._interpreter.is_inside()):
             raise StateError(
                 f"cannot close the context {self.name!r} from inside it: this thread is in one of its calls, "
                 "jobs or `with` blocks. Close it from outside, after they end.",
@@ -231,8 +248,14 @@ class Instance:
         if self.gate.state is State.CLOSED:
             return  # by the thread that held the lock
         self.gate.shut()
+        if self._interpreter is not None:
+            self._interpreter.shut()
         if left := self.gate.wait_until_empty(deadline):
             raise self._busy(", ".join(left), timeout)
+        while self._interpreter is not None and (inside := self._interpreter.inside):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise self._busy(f"{inside} calls of other contexts", timeout)
+            self.gate.wait()
         self.native.destroy(_milliseconds(deadline), abandon)
         self._service.remove()
         self._interpreter = self.bridge = None
@@ -291,8 +314,7 @@ class Instance:
                 {
                     "name": self.name,
                     "environ": _plan.for_children(plan.env),
-                    "streams": _guest_source("_guest_streams.py"),
-                    "exceptions": _guest_source("_exceptions.py"),
+                    "sources": {name: _guest_source(f"_{name}.py") for name in _GUEST_SOURCES},
                 }
             ),
             answer=_streams.answer,
@@ -328,7 +350,7 @@ def _milliseconds(deadline: float | None) -> int:
     return max(100, int((deadline - time.monotonic()) * 1000))
 
 
-@lru_cache(maxsize=2)
+@cache
 def _guest_source(file: str) -> str:
     # The guest may be a Python that has no vlcs installed, so its part travels as text.
     from importlib import resources  # noqa: PLC0415 - slow to import, and guests import vlcs too

@@ -6,7 +6,9 @@ Every failure raises a class of `vlcs._core._errors`, made in one place from the
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, Self, TypeVar, final
+from typing import Any, Literal, ParamSpec, Self, TypeVar, final, overload
+
+from vlcs._core._remote import RemoteObject
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -187,6 +189,16 @@ class Interpreter:
 
         What runs meanwhile may be shown wrong. False: it has no function for that (3.13), or is not there.
         """
+    def shut(self) -> None:
+        """Lets in no calls of other contexts any more, but on threads that are inside."""
+    def is_inside(self) -> bool:
+        """Whether the calling thread is in a call into it, also out of another context."""
+    @property
+    def inside(self) -> int:
+        """How many calls are inside."""
+    @property
+    def kept(self) -> int:
+        """How many of its objects are referred to by handles."""
     @property
     def leases(self) -> int:
         """Arrays of this interpreter that are held outside."""
@@ -199,6 +211,7 @@ class Caller(Block):
     arrays. Everything else goes to `_run(fn, args, kwargs)` of the subclass.
     """
 
+    @overload
     def run(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Calls `fn(*args, **kwargs)` in the context's interpreter, on this thread, and gives its result.
 
@@ -209,6 +222,9 @@ class Caller(Block):
         copied: writes are seen by both sides (`docs/values.md`). Everything else is copied, also `bytes`,
         arrays of objects and subclasses of arrays. A function of one of the context's libraries
         (`load_library`) is called as it is.
+
+        With `keep=True` the result stays in the context, and a RemoteObject that stands for it comes. That
+        keyword is never passed to `fn`: for one that has a parameter of that name, use functools.partial.
 
         Ctrl-C on the main thread interrupts Python code there, at its next bytecode. A C function that blocks
         or computes, `time.sleep` too, ends first; and the host's Python waits meanwhile, so handlers
@@ -221,19 +237,22 @@ class Caller(Block):
             RemoteError: `fn` raised what cannot be rebuilt here. Other exceptions of `fn` come as
                 they are, with the traceback of the context attached.
         """
+    @overload
+    def run(
+        self, fn: Callable[..., Any], /, *args: Any, keep: Literal[True], **kwargs: Any
+    ) -> RemoteObject: ...
     def _connect(
         self,
         interpreter: Interpreter,
         decode: Callable[[Any, bytes, list[Lease]], Any],
         find: Callable[[Any], tuple[str, tuple[str, ...]] | None],
-        busy: object,
         /,
     ) -> None:
         """Opens the short way, once, for who is let in by `_gate`.
 
         `decode(fn, payload, leases)` gives the value of an answer of `serve`, or raises. `find` gives a
         function's module and the attributes that lead to it, or None; what it gave holds as long as that
-        name stands for the same function here. While `busy` is true, all calls go to `_run`.
+        name stands for the same function here. With the keyword `keep`, calls go to `_run`.
         """
 
 def allowed_nodes() -> list[int]:
@@ -250,3 +269,28 @@ def arrow_borrow(lease: Lease) -> Any:
 
 def context_name_of(address: int) -> str | None:
     """Name of the context whose library holds the address; 0: that this thread is inside of."""
+
+class Handle:
+    """Refers to an object that stays in its interpreter; what RemoteObject is made of."""
+
+    _vlcs_label: str
+    """What it is, in messages: the name of a module, function or class, or of an object's class."""
+    _vlcs_context: str
+    """Name of the context where it is; "host"."""
+    _vlcs_is_here: bool
+    """Whether that is this interpreter."""
+    _vlcs_is_attribute: bool
+    """Whether it is an attribute that is read anew at each use."""
+    _vlcs_vlc: Any
+    """The VLC where it is, which stays open therefore, in the host; None elsewhere."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def _vlcs_operate(self, number: int, *args: Any) -> Any:
+        """Has one of `_serving.operations` done to it, there."""
+    def _vlcs_exchange(self, payload: bytes, buffers: list[Any], /) -> tuple[bytes, list[Any]]:
+        """Runs `serve` there, as `Interpreter.call`."""
+
+def keep(obj: object, /) -> Any:
+    """A handle to an object of this interpreter."""
+
+def furnish(functions: dict[str, Any], /) -> None:
+    """Takes over what calls into this interpreter use, by name (`VLCI_FUNCTIONS` in realm.h)."""

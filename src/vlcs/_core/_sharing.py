@@ -134,9 +134,14 @@ _TAKE = operator.methodcaller("take")  # of a Lease
 _thread = threading.local()
 
 
+def beside(value: Any) -> Any:
+    """How a value is pickled that goes beside the pickle."""
+    return _TAKE, (_stand_for(value),)
+
+
 def _lend(value: Any) -> Any:
     if not getattr(_thread, "copies", False):
-        return _TAKE, (_stand_for(value),)
+        return beside(value)
     return (memoryview, (value.tobytes(),)) if type(value) is memoryview else value.__reduce_ex__(5)
 
 
@@ -293,6 +298,15 @@ def _reduce_file(file: io.TextIOWrapper) -> Any:
         if file is getattr(sys, name):
             return getattr, (_Reduced(importlib.import_module, "sys"), name)
     raise TypeError(f"an open file, {file.name!r}, stays in its interpreter: pass its path, or open it there")
+
+
+errors: Any = None
+"""The module of vlcs's exceptions; each side puts its own here."""
+
+
+def error(name: str, *args: Any) -> Any:
+    """Makes an exception of vlcs: of the classes that code on this side catches."""
+    return getattr(sys.modules.get("vlcs"), name, getattr(errors, name))(*args)
 
 
 def _reduce_view(view: memoryview) -> Any:

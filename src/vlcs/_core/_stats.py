@@ -22,6 +22,8 @@ class Stats:
     """Submitted calls that have not begun."""
     leases: int
     """Its arrays and other buffers that are held outside; after `close()` its memory goes with the last."""
+    kept: int
+    """Its objects that others refer to by a RemoteObject."""
     cpu_time: float
     """Used by the context's living threads."""
     voluntary_switches: int
@@ -85,7 +87,12 @@ class Limits:
 
 
 def measure(
-    figures: dict[str, int], *, jobs: int, leases: int, node_bytes: dict[int, int] | None = None
+    figures: dict[str, int],
+    *,
+    jobs: int,
+    leases: int,
+    kept: int,
+    node_bytes: dict[int, int] | None = None,
 ) -> Stats:
     """Makes Stats from what the native side counts."""
     return Stats(
@@ -93,6 +100,7 @@ def measure(
         visitors=figures["visitors"],
         jobs=jobs,
         leases=leases,
+        kept=kept,
         cpu_time=figures["cpu_time"] / _NANOSECONDS,
         voluntary_switches=figures["voluntary_switches"],
         involuntary_switches=figures["involuntary_switches"],

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 
 from vlcs._core import _awaiting
 from vlcs._core._bridge import look_up
-from vlcs._core._errors import ArgumentError, StateError
-from vlcs._core._gate import describe
+from vlcs._core._errors import ArgumentError, StateError, describe
 from vlcs._core._registry import REGISTRY
 
 if TYPE_CHECKING:

@@ -6,14 +6,13 @@ import ctypes
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from vlcs._core import (
     _awaiting,
     _library,
     _memory,
     _memory_limit,
-    _module,
     _placement,
     _plan,
     _quality,
@@ -21,7 +20,7 @@ from vlcs._core import (
     _stats,
     _verification,
 )
-from vlcs._core._errors import ArgumentError, StateError
+from vlcs._core._errors import ArgumentError, StateError, describe
 from vlcs._core._gate import State
 from vlcs._core._instance import Instance
 from vlcs._core._kernel_text import format_list
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
     from vlcs._core._bridge import Bridge
     from vlcs._core._memory import Nodes
-    from vlcs._core._module import RemoteObject
     from vlcs._core._pool import Resized
+    from vlcs._core._remote import RemoteObject
     from vlcs._core._request import CPURequest
     from vlcs._core._slice import Slice
     from vlcs._core._stats import Stats
@@ -241,20 +240,33 @@ class VLC(Caller):
         with self._instance.gate.visit(fn):
             return work()
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    @overload
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]: ...
+    @overload
+    def submit(
+        self, fn: Callable[..., Any], /, *args: Any, keep: Literal[True], **kwargs: Any
+    ) -> Future[RemoteObject]: ...
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Queues `fn(*args, **kwargs)` for the context's own threads; the future gives the outcome.
 
         Values cross as with `run`, when the call starts: change no argument before the result is there.
         Only a call that has not begun can be cancelled. At the end of the program jobs get 2.5 s; those that
         have not begun then are cancelled, one that runs Python code on the first thread is interrupted,
-        and a warning of the logger `vlcs` names them. Raises StateError when the context is closed.
+        and a warning of the logger `vlcs` names them. `keep=True` is as with `run`. Raises StateError when
+        the context is closed.
         """
         work = self._work(fn, args, kwargs)  # which raises what is wrong with it now
         if work.func is not fn:  # no function of a library
             work = partial(super().run, fn, *args, **kwargs)
         return self._instance.executor.submit(fn, work, self)
 
-    async def run_async(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    @overload
+    async def run_async(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    async def run_async(
+        self, fn: Callable[..., Any], /, *args: Any, keep: Literal[True], **kwargs: Any
+    ) -> RemoteObject: ...
+    async def run_async(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Calls `fn(*args, **kwargs)` on one of the context's own threads, and awaits its outcome in asyncio.
 
         As `submit` in all else, and as `asyncio.to_thread` in that nothing begins before it is awaited, or
@@ -270,6 +282,9 @@ class VLC(Caller):
         _awaiting.refuse_coroutines(fn, self.name)
         return await _awaiting.outcome(self.submit(fn, *args, **kwargs))
 
+    async def _await(self, work: Callable[[], Any]) -> Any:
+        return await _awaiting.outcome(self._instance.executor.submit("await", work, self))
+
     def task(self, fn: Callable[P, T], /) -> Task[P, T]:
         """Makes a function that always runs in this context, as a decorator does: `@vlc.task`.
 
@@ -277,6 +292,18 @@ class VLC(Caller):
         that makes the context would run in the context as well. Raises ArgumentError for an `async def`.
         """
         return Task(fn, self.name, self)
+
+    def remote(self, obj: Any, /) -> RemoteObject:
+        """Copies an object into the context, as an argument of a call is, and gives a handle to the copy.
+
+        It stays there for later calls: arrives in them as itself, at no cost. What is made there in the first
+        place is better kept there: `vlc.run(make, keep=True)`. To have contexts use an object of this
+        interpreter, that is `vlcs.remote(obj)`. Raises PicklingError and StateError, as `run` does.
+        """
+        bridge = self._bridge("remote()")
+        with self._instance.gate.visit("remote()", self._instance.native):
+            handle: RemoteObject = bridge.place(obj)
+        return handle
 
     def import_module(self, name: str) -> RemoteObject:
         """Imports a module in the context and gives an object that stands for it.
@@ -291,7 +318,9 @@ class VLC(Caller):
                 repr(name),
             )
         bridge = self._bridge(f"import {name}")
-        return _module.import_module(self.name, self, self._instance.gate, bridge, name)
+        with self._instance.gate.visit(f"import {name}"):
+            found: RemoteObject = bridge.import_module(name)
+        return found
 
     def load_library(
         self, name: str | os.PathLike[str], mode: int = ctypes.DEFAULT_MODE, *, use_errno: bool = False
@@ -439,6 +468,7 @@ class VLC(Caller):
             instance.native.stats(),
             jobs=instance.gate.jobs(),
             leases=instance.leases(),
+            kept=instance.kept(),
             node_bytes=instance.native.memory_nodes() if nodes else None,
         )
 
@@ -534,7 +564,32 @@ class VLC(Caller):
             )
         if _library.owns(self._instance.gate, fn):
             return partial(fn, *args, **kwargs)
-        return partial(self._bridge(fn).call, fn, args, kwargs)
+        if "keep" not in kwargs:
+            return partial(self._bridge(fn).call, fn, args, kwargs)
+        kwargs = dict(kwargs)
+        keep = kwargs.pop("keep")
+        self._check_keep(fn, keep)
+        return partial(self._bridge(fn).call, fn, args, kwargs, keep=keep)
+
+    def _check_keep(self, fn: Callable[..., Any], keep: object) -> None:
+        import inspect  # noqa: PLC0415 - slow to import, and seldom needed
+
+        subject = f"cannot run {describe(fn)} in the context {self.name!r} with keep={keep!r}"
+        given = isinstance(fn, partial) and "keep" in fn.keywords
+        try:
+            is_its_own = not given and "keep" in inspect.signature(fn).parameters
+        except (TypeError, ValueError):  # of a function of C that does not tell
+            is_its_own = False
+        if is_its_own:
+            raise ArgumentError(
+                f"{subject}: it has a parameter of that name, and `keep` says here whether the result stays "
+                f"in the context. Give it its own with functools.partial(fn, keep={keep!r}).",
+                "keep",
+            )
+        if not isinstance(keep, bool):
+            raise ArgumentError(
+                f"{subject}: it is True, for a result that stays in the context, or False.", "keep"
+            )
 
 
 class _Stay(str):

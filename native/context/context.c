@@ -161,15 +161,22 @@ static vlc_context *take_open(void) {
     return NULL;
 }
 
-/* At exit(), contexts that are still open end as programs do: handlers and destructors run, memory stays. */
+/* At exit(), contexts that are still open end as programs do: handlers and destructors run, memory stays. Not
+ * those at work: destructors under running code (PyTorch's, while its interpreter was finalised) were a crash. */
 static void *exit_inside(void *context) {
     vlci_thread_exits_run(context);
     vlci_open_finalise(context);
     return NULL;
 }
 
+/* Tasks and calls that have not ended: a library that computes, an interpreter whose end takes too long. */
+static bool is_at_work(vlc_context *context) {
+    return vlci_pool_is_busy(context) || atomic_load(&context->visits) > vlci_visit_is_inside(context);
+}
+
 static void exit_all(void) {
-    for (vlc_context *context; (context = take_open());) vlci_run_inside(context, exit_inside, context, NULL);
+    for (vlc_context *context; (context = take_open());)
+        if (!is_at_work(context)) vlci_run_inside(context, exit_inside, context, NULL);
 }
 
 vlci_lock vlci_start_lock;

@@ -185,6 +185,7 @@ int vlci_memory_limit_check(const char *name, uint64_t bytes, vlc_error *error);
 
 /* pool.c */
 int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error); /* queued tasks run first */
+bool vlci_pool_is_busy(vlc_context *context); /* with other tasks than the calling thread's */
 void vlci_pool_free(vlc_context *context);
 
 /* overrides/thread.c, env.c, locale.c */

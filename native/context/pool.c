@@ -275,6 +275,18 @@ int vlci_pool_stop(vlc_context *context, int64_t deadline, vlc_error *error) {
     return VLC_OK;
 }
 
+bool vlci_pool_is_busy(vlc_context *context) {
+    VLCI_HOLD(&context->pool_lock);
+    struct vlci_pool *pool = context->pool;
+    if (!pool) return false;
+    const struct vlci_thread *self = vlci_thread_current;
+    unsigned own = self && self->owner == context && self->start == (void *)work;
+    pthread_mutex_lock(&pool->lock);
+    bool busy = pool->unfinished > own;
+    pthread_mutex_unlock(&pool->lock);
+    return busy;
+}
+
 void vlci_pool_free(vlc_context *context) {
     if (context->pool) release(context->pool);
     context->pool = NULL;

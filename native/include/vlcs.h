@@ -231,7 +231,8 @@ VLC_API uint32_t vlc_abi_version(void);
 VLC_API const char *vlc_status_name(int status);
 
 /* Makes a context. It has no library and no thread yet. *context is the caller's, to be
- * given to vlc_destroy; those still open at exit() are closed then, in reverse order.
+ * given to vlc_destroy; those still open at exit() are closed then, in reverse order. Those whose tasks or
+ * calls have not ended then are left as they are: their exit handlers and destructors do not run.
  * Fails: VLC_BAD_ARGUMENT (name used by an open context; a CPU that the process may not
  * use; an empty list), VLC_LIMIT, VLC_SYSTEM. Nothing is left behind. */
 VLC_API int vlc_create(const vlc_spec *spec, vlc_context **context, vlc_error *error);

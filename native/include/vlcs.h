@@ -348,7 +348,7 @@ VLC_API uint32_t vlc_memory_policy(vlc_context *context, uint32_t *nodes, size_t
 VLC_API int vlc_allowed_nodes(uint32_t *nodes, size_t capacity, size_t *count, vlc_error *error);
 
 /* Bytes of its heap and anonymous mappings that were touched and lie on each node: bytes[n] is of node n, for all
- * below `nodes`. Takes about 20 ms per GB. Fails: VLC_SYSTEM, as vlc_set_memory. */
+ * below `nodes`. Takes about 40 ms per GB. Fails: VLC_SYSTEM, as vlc_set_memory. */
 VLC_API int vlc_memory_nodes(vlc_context *context, uint64_t *bytes, size_t nodes, vlc_error *error);
 
 /* Moves touched pages of its heap and anonymous mappings that lie on other nodes to those of its policy, or of its

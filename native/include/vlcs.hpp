@@ -188,6 +188,21 @@ class options {
         groups_ = std::move(value);
         return *this;
     }
+    /* On which NUMA nodes its memory lies; without nodes on those of its CPUs. See vlc_memory. */
+    options &memory(vlc_memory policy, std::optional<std::vector<std::uint32_t>> nodes = std::nullopt) {
+        memory_ = policy;
+        nodes_ = std::move(nodes);
+        return *this;
+    }
+    /* Bytes that its heap and mappings may take; see vlc_set_memory_limit. */
+    options &memory_limit(std::uint64_t bytes) {
+        memory_limit_ = bytes;
+        return *this;
+    }
+    options &huge_pages(vlc_huge_pages value) {
+        huge_pages_ = value;
+        return *this;
+    }
     /* Threads of the pool behind submit(). */
     options &threads(std::uint32_t value) {
         threads_ = value;
@@ -213,6 +228,11 @@ class options {
         spec.sets_nice = nice_.has_value();
         spec.nice = nice_.value_or(0);
         spec.groups = groups.data();
+        spec.memory = memory_;
+        spec.nodes = nodes_ ? (nodes_->empty() ? &none : nodes_->data()) : nullptr;
+        spec.node_count = nodes_ ? nodes_->size() : 0;
+        spec.memory_limit = memory_limit_;
+        spec.huge_pages = huge_pages_;
         vlc_context *context = nullptr;
         detail::check(vlc_create, &spec, &context);
         return context;
@@ -236,6 +256,10 @@ class options {
     vlc_scheduling scheduling_ = VLC_SCHEDULING_INHERITED;
     std::optional<int> nice_;
     std::vector<std::string> groups_;
+    vlc_memory memory_ = VLC_MEMORY_DEFAULT;
+    std::optional<std::vector<std::uint32_t>> nodes_;
+    std::uint64_t memory_limit_ = 0;
+    vlc_huge_pages huge_pages_ = VLC_HUGE_PAGES_DEFAULT;
 };
 
 /* Owns a context. Moves, does not copy. */

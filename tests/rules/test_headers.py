@@ -20,6 +20,7 @@ USE_CXX = """
 int use()
 {
     auto options = vlcs::options{}.name("a").cpus({0, 1}).env({"A=1"}).share({"libcuda.so.1"}).threads(2);
+    options.memory(VLC_MEMORY_BIND, {{0}}).memory_limit(1ul << 30).huge_pages(VLC_HUGE_PAGES_NEVER);
     vlcs::context context(options);
     auto twice = context.load("libtwice.so").function<int(int)>("twice");
     context.run([] {});

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from support import kernel
 from support.machine import ROOT
 from support.machines import machine
-from vlcs._core import _control, _gpu, _kernel_text, _pool, _request, _resctrl, _scheduling, _slice
+from vlcs._core import (
+    _control,
+    _gpu,
+    _huge_pages,
+    _kernel_text,
+    _memory,
+    _memory_limit,
+    _pool,
+    _request,
+    _resctrl,
+    _scheduling,
+    _slice,
+)
 from vlcs._core._choice import choose
 from vlcs._core._control import Control
+from vlcs._core._memory import MemoryRequest
 from vlcs._core._quality import Quality
 from vlcs._core._resctrl import Resctrl
 
@@ -44,6 +57,23 @@ def cpus(on: Machine, *, confined: bool = False, **options: object) -> Iterable[
 def scheduled(refused: str | None) -> Iterable[Resource]:
     asked = Quality(nice=5, scheduling="batch")
     return [_scheduling.nice(asked, refused), _scheduling.scheduling(asked, refused)]
+
+
+def memory(
+    on: str, policy: str | None = None, nodes: set[int] | None = None, refused: str | None = None
+) -> Iterable[Resource]:
+    request = MemoryRequest(policy, None if nodes is None else frozenset(nodes))
+    return [_memory.resource(request, nodes or (), machine(on), refused)]
+
+
+def limit(**options: Any) -> Iterable[Resource]:
+    return [_memory_limit.resource(1 << 30, **{"own_heap": True, **options})]
+
+
+def huge_pages(wanted: bool, *settings: str) -> Iterable[Resource]:
+    lines = {_huge_pages.resource(wanted, setting).state: setting for setting in settings}
+    assert len(lines) == 1, lines
+    return [_huge_pages.resource(wanted, settings[0])]
 
 
 def control(root: kernel.Kernel) -> Iterable[Resource]:
@@ -143,6 +173,30 @@ MACHINES: dict[str, Made] = {
     "resctrl is mounted with `cdp`": lambda f: resctrl(
         kernel.with_resctrl(f, schemata=["MB:0=100;1=100"], info=["L3CODE", "L3DATA", "MB"])
     ),
+    "one node only whose memory the process may use": lambda _: memory("laptop", "bind"),
+    "several nodes, and nothing asked for": lambda _: memory("xeon-2s"),
+    "several nodes, and bound to some of them, or one of the other policies": lambda _: memory(
+        "xeon-2s", "bind", {1}
+    ),
+    "several nodes, and bound to all that the process may use": lambda _: memory("xeon-2s", "bind", {0, 1}),
+    "several nodes, and the kernel refuses: it has no NUMA, or a seccomp filter forbids the calls, as "
+    "Docker's does": lambda _: memory(
+        "xeon-2s", "bind", {1}, "no policy of memory can be set: a seccomp filter"
+    ),
+    "any: it holds for what libraries take through libc": lambda _: limit(),
+    '`heap="host"`, or a preloaded malloc: it holds for mappings only': lambda _: limit(own_heap=False),
+    "asked for, and the system's setting is `always` or `madvise`": lambda _: huge_pages(
+        True, "always", "madvise"
+    ),
+    "asked for, and the system's setting is `never`, or the kernel has none": lambda f: huge_pages(
+        True, "never", _huge_pages.setting(f)
+    ),
+    "not wanted, and the system's setting is `always` or `madvise`": lambda _: huge_pages(
+        False, "always", "madvise"
+    ),
+    "not wanted, and the system's setting is `never`, or the kernel has none": lambda f: huge_pages(
+        False, "never", _huge_pages.setting(f)
+    ),
     "any: they sized their pools from the slice, and are told when it changes": lambda _: [
         _pool.resource(())
     ],
@@ -164,4 +218,14 @@ def test_each_row_is_so(name: str, where: str, state: str, tmp_path: Path) -> No
 def test_the_table_has_every_machine_and_every_resource() -> None:
     assert {where for _, where, _ in rows()} == set(MACHINES)
     names = {name for name, _, _ in rows()}
-    assert names >= {"cpus", "nice", "scheduling", "gpu", *_control.OPTIONS, *_resctrl.OPTIONS}
+    assert names >= {
+        "cpus",
+        "memory",
+        "memory_limit",
+        "huge_pages",
+        "nice",
+        "scheduling",
+        "gpu",
+        *_control.OPTIONS,
+        *_resctrl.OPTIONS,
+    }

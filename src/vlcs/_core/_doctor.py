@@ -34,7 +34,7 @@ def examine(machine: Machine, root: Path = Path("/")) -> dict[str, dict[str, Any
     lines = (
         _slice.cpu_line(None, part, machine),
         _memory.resource(bound, bound.nodes or (), machine, _memory.refusal(bound)),
-        _memory_limit.resource(0, own_heap=True, host_malloc=limits().host_malloc),
+        _memory_limit.resource(1 << 30, own_heap=True, host_malloc=limits().host_malloc),
         _huge_pages.resource(True, _huge_pages.setting(root)),
         _nice(nice, own),
         *others,

@@ -38,7 +38,8 @@ queued = a.submit(busy, 0)
 block = vlcs.VLC("block")
 arguments = {"run": (len, "x"), "submit": (len, "x"), "import_module": ("json",),
              "load_library": ("libz.so.1",), "resize": (None,), "stats": (), "remote": ([],), "threads": (),
-             "libraries": (), "verify": (), "wrap": (len,), "__enter__": ()}
+             "set_memory": ("local",), "migrate_memory": (), "libraries": (), "verify": (),
+             "wrap": (len,), "__enter__": ()}
 public = {name for name, _ in inspect.getmembers(vlcs.VLC, callable)
           if not name.startswith("_") or name == "__enter__"}
 assert public == {*arguments, "close", "run_async", "task"}, public

@@ -1,4 +1,4 @@
-"""How values cross into another interpreter and back; its partner there is `_guest.py`.
+"""How values cross into another interpreter and back; its partners there are `_serving.py` and `_guest.py`.
 
 Values are pickled (protocol 5); arrays and other buffers stay where they are and cross as leases.
 A function that can be imported crosses as its name, others by cloudpickle. The rest of the package

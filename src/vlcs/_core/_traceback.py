@@ -30,8 +30,8 @@ MOST_FRAMES = 100
 """So many calls of a thread are shown for one interpreter, as faulthandler does: recursion can be endless."""
 
 _CALL = Bridge._perform.__code__  # noqa: SLF001 - from its frames threads go into guests
-_ENTRIES = frozenset({"serve", "_apply"})
-"""Functions of `_guest.py` in which a call begins."""
+_ENTRIES = frozenset({"serve", "apply"})
+"""Functions of `_serving.py` in which a call begins."""
 
 _FAULTHANDLER_LINE = re.compile(
     r'(?:Current t|T)hread 0x(?P<ident>[0-9a-f]+)|  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)'

@@ -73,6 +73,12 @@ vlci_object *vlci_handle_arrive(struct vlci_realm *realm, struct vlci_kept *kept
 }
 
 vlci_object *vlci_handle_keep(struct vlci_realm *realm, vlci_object *object) {
+    if (!realm->remote_object) {
+        realm->api.PyErr_SetString(
+            realm->api.PyDict_GetItemString(realm->api.PyEval_GetBuiltins(), "ReferenceError"),
+            "cannot keep an object for others while its interpreter ends");
+        return NULL;
+    }
     struct vlci_kept *kept = vlci_kept_new(realm, object);
     vlci_object *handle = kept ? new_handle(realm, kept) : NULL;
     if (kept) vlci_kept_drop(kept);
@@ -98,6 +104,16 @@ void vlci_handles_forget(struct vlci_realm *realm) {
 }
 
 /* ---- using --------------------------------------------------------------------------------------------- */
+
+/* Whether the handle's own interpreter still has what a call needs; it is false for destructors that its end runs. An
+ * exception is set then. */
+static bool is_usable(const struct vlci_handle *handle) {
+    const struct vlci_api *api = &handle->holder->api;
+    if (handle->holder->remote_object) return true;
+    api->PyErr_SetString(api->PyDict_GetItemString(api->PyEval_GetBuiltins(), "ReferenceError"),
+                         "cannot use an object of another interpreter while this one ends");
+    return false;
+}
 
 /* What is called or done, as words. */
 static PyObject *words(const struct vlci_handle *handle, int operation, vlci_object *const *args,
@@ -203,6 +219,7 @@ static vlci_object *operate(vlci_object *self, int operation, vlci_object *const
     const struct vlci_handle *handle = cast(self);
     struct vlci_realm *holder = handle->holder;
     const struct vlci_api *api = &holder->api;
+    if (!is_usable(handle)) return NULL;
     if (vlci_kept_owner(handle->kept) == holder)
         return operate_ordinary(self, operation, args, count, names, true);
     struct vlci_stay stay;
@@ -263,6 +280,7 @@ static PyObject *handle_exchange(PyObject *object, PyObject *args) {
     vlci_object *self = (vlci_object *)object, *tuple = (vlci_object *)args;
     const struct vlci_handle *handle = cast(self);
     const struct vlci_api *api = &handle->holder->api;
+    if (!is_usable(handle)) return NULL;
     vlci_object *payload = api->PyTuple_GetItem(tuple, 0);
     vlci_object *buffers = payload ? api->PyTuple_GetItem(tuple, 1) : NULL;
     struct vlci_stay stay;

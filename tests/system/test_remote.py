@@ -255,6 +255,33 @@ assert open(sys.argv[1]).read() == "gone"
     )
 
 
+def test_destructors_that_call_out_as_their_interpreter_ends() -> None:
+    finished = run_child(
+        CONTEXTS
+        + """
+def leave(call):
+    import builtins
+    class Late:
+        def __del__(self):
+            call(1)
+    builtins.late = Late()
+    class Cycle(Late): pass
+    cycle = Cycle()
+    cycle.self = cycle
+log = []
+def call(number):
+    log.append(number)
+    return gc  # which is no data: the answer would be a handle
+for vlc in (a, r):
+    vlc.run(leave, vlcs.remote(call))
+    vlc.close()
+print("ended", len(log) <= 4)
+""",
+        timeout=60,
+    )
+    assert finished.lines == ["ended True"]
+
+
 def test_closing_and_calls_of_other_contexts() -> None:
     run_child(
         CONTEXTS

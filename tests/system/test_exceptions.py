@@ -531,3 +531,67 @@ def test_many_exceptions_leave_nothing_behind(close: bool) -> None:
         """,
         timeout=120,
     )
+
+
+def test_classes_that_are_broken() -> None:
+    check(
+        """
+        class Meta(type):
+            def __getattribute__(cls, name):
+                if name in ("__qualname__", "__module__"): raise RuntimeError("no name")
+                return super().__getattribute__(name)
+        def nameless():
+            class E(Exception, metaclass=Meta): pass
+            raise E("m")
+        def without_notes():
+            class E(Exception):
+                @property
+                def __notes__(self): raise RuntimeError("no notes")
+            raise E("m")
+        def without_attributes():
+            class E(Exception):
+                def __getattribute__(self, name): raise SystemExit(name)
+            raise E("m")
+        def without_module():
+            class E(Exception): pass
+            E.__module__ = None
+            raise E("m")
+        def own_args():
+            class E(Exception):
+                args = 5
+            raise E("m")
+        def no_text():
+            class E(Exception):
+                def __str__(self): return 5
+            raise E("m")
+        def its_own_cause():
+            error = ValueError("self")
+            error.__cause__ = error
+            raise error
+        def lone_surrogate(): raise ValueError("\\ud800 alone")
+        def odd_notes():
+            error = ValueError("odd")
+            error.__notes__ = 7
+            raise error
+        def too_deep():
+            inner = []
+            for _ in range(100_000): inner = [inner]
+            raise ValueError(inner)
+        def long_chain():
+            last = None
+            for number in range(5000):
+                error = ValueError(number)
+                error.__context__ = last
+                last = error
+            raise last
+        for function in (
+            nameless, without_notes, without_attributes, without_module, own_args, no_text, its_own_cause,
+            lone_surrogate, odd_notes, too_deep, long_chain,
+        ):
+            for way, error in ways(function):
+                assert type(error).__name__ in ("E", "ValueError", "RemoteError"), (way, repr(error))
+                if function is not without_attributes:
+                    assert f"in {function.__name__}" in error.__cause__.text, (way, error.__cause__.text)
+        assert a.run(len, "on") == 2
+        """
+    )

@@ -207,3 +207,78 @@ def test_numba_in_host_and_contexts_and_a_fault_in_its_code() -> None:
         code=-signal.SIGSEGV,
     )
     assert "in crash" in finished.stderr
+
+
+def test_ctrl_c_at_any_moment_of_a_call() -> None:
+    run_child(
+        START
+        + """
+import gc, operator, random, numpy as np
+from typing import cast
+a, b = vlcs.VLC("a"), vlcs.VLC("b")
+array = np.arange(1000.0).reshape(20, 50)
+class Own:
+    def __init__(self, x): self.x = x
+def fail(): raise ValueError("there")
+def raises(kinds, call, *args):
+    try: call(*args)
+    except kinds: return True
+fractions = a.import_module("fractions")
+kinds = [
+    lambda n: a.run(operator.add, n, 1) == n + 1,
+    lambda n: a.run(list, ("x", n, {"y": 1.5})) == ["x", n, {"y": 1.5}],
+    lambda n: a.run(cast, None, array)[1, 0] == 50,
+    lambda n: a.run(cast, None, [array[::2], object])[0][1, 0] == 100,
+    lambda n: a.run(cast, None, Own(n)).x == n,
+    lambda n: a.run(lambda own: sum(range(2000)) and own.x, Own(n)) == n,
+    lambda n: raises(ZeroDivisionError, a.run, operator.truediv, 1, 0),
+    lambda n: raises(ValueError, a.run, fail),
+    lambda n: a.submit(operator.mul, n, 2).result() == 2 * n,
+    lambda n: fractions.Fraction(n, n + 1).numerator == n,
+    lambda n: b.run(cast, None, a.run(np.arange, 10))[-1] == 9,
+    lambda n: raises(vlcs.PicklingError, a.run, cast, None, threading.Lock()),
+    lambda n: a.run(print, end="") is None,
+]
+for vlc in (a, b):  # what an import leaves that is interrupted is no concern of ours
+    vlc.run(exec, "import cloudpickle, numpy, traceback")
+for kind in kinds:
+    kind(1)
+chance = random.Random(0)
+begun, ended = threading.Event(), threading.Event()
+def pressing():
+    chance = random.Random(1)
+    begun.wait()
+    while not ended.wait(chance.random() * 0.004):
+        os.kill(os.getpid(), signal.SIGINT)
+presser = threading.Thread(target=pressing)
+presser.start()
+calls = interrupts = 0
+end = time.monotonic() + 5
+while not ended.is_set():
+    try:
+        begun.set()
+        while time.monotonic() < end:
+            calls += 1
+            kind = chance.randrange(len(kinds))
+            assert kinds[kind](calls), kind
+        ended.set()
+    except KeyboardInterrupt:
+        interrupts += 1
+    except BaseException:
+        ended.set()
+        raise
+while presser.is_alive():
+    try: presser.join()
+    except KeyboardInterrupt: pass
+try: time.sleep(0.1)
+except KeyboardInterrupt: pass
+assert interrupts > 50 and calls > interrupts, (calls, interrupts)
+for vlc in (a, b):
+    vlc.run(gc.collect)
+gc.collect()
+for vlc in (a, b):
+    vlc.run(len, "")
+    assert vlc.stats().leases == 0
+""",
+        timeout=60,
+    )

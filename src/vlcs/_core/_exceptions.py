@@ -71,9 +71,7 @@ def _parts(error: BaseException, dumps: Callable[[Any], bytes]) -> Parts:
         pickled: bytes | None = dumps(error if call is None else call)
     except Exception as why:  # noqa: BLE001 - pickling runs code of any class
         pickled = None if call is None else _pickle_what_can_be(call, dumps, _text(why))
-    notes = getattr(error, "__notes__", None)
-    notes = [str(note) for note in notes] if isinstance(notes, (list, tuple)) else []
-    return pickled, _name(type(error)), text, notes, members
+    return pickled, _name(type(error)), text, _notes(error), members
 
 
 def standard(error: BaseException) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
@@ -180,7 +178,7 @@ def rebuild(
         else:
             error = _GROUP(text, inside)
             error.add_note(f"There it was a {kind}, which cannot be rebuilt here.")
-    if notes and not getattr(error, "__notes__", None):
+    if notes and not _notes(error):
         BaseException.__setattr__(error, "__notes__", notes)
     return error
 
@@ -265,14 +263,8 @@ def _end(error: BaseException) -> str:
         )
     kind = type(error)
     text = _text(error)
-    name = kind.__qualname__ if kind.__module__ == "__main__" else _name(kind)
-    lines = [f"{name}: {text}" if text else name]
-    notes = getattr(error, "__notes__", None)
-    if isinstance(notes, (list, tuple)):
-        lines += map(_text, notes)
-    elif notes is not None:
-        lines.append(_text(notes, repr))
-    return "\n".join(lines) + "\n"
+    name = _name(kind, "__main__")
+    return "\n".join([f"{name}: {text}" if text else name, *_notes(error)]) + "\n"
 
 
 def tell(story: Story) -> str:
@@ -295,12 +287,24 @@ def _stack(frames: list[Frame]) -> traceback.StackSummary:
     return stack
 
 
-def _name(kind: type) -> str:
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+def _name(kind: type, *unsaid: str) -> str:
+    def make(kind: type) -> str:
+        module = kind.__module__
+        return kind.__qualname__ if module in {"builtins", *unsaid} else f"{module}.{kind.__qualname__}"
+
+    return str(_text(kind, make))
 
 
-def _text(value: Any, make: Callable[[Any], str] = str) -> str:
+def _notes(error: BaseException) -> list[str]:
+    def make(error: BaseException) -> list[str]:
+        notes = getattr(error, "__notes__", ())
+        return list(map(_text, notes)) if isinstance(notes, (list, tuple)) else [_text(notes, repr)]
+
+    found = _text(error, make)
+    return found if isinstance(found, list) else [found]
+
+
+def _text(value: Any, make: Callable[[Any], Any] = str) -> Any:
     try:
         return make(value)
     except KeyboardInterrupt:

@@ -222,6 +222,7 @@ def test_groups_keep_what_can_be_kept() -> None:
             assert [type(one) for one in inner.exceptions] == [TypeError, KeyError]
             text = words(error)
             assert text.count("in plain") == 1 and "RemoteTraceback: in the context 'a'" in text
+            assert "<vlcs" not in text
         def mixed():
             group = Batch("mixed", [ValueError(1), Refusing("odd"), Two(3, 4)])
             group.add_note("of the group")

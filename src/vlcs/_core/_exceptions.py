@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import copyreg
 import linecache
+import os
 import sys
 import traceback
 from importlib.machinery import SourceFileLoader
@@ -203,8 +204,9 @@ def _story(error: BaseException) -> Story:
     while last is not None and id(last) not in seen:
         seen.add(id(last))
         if isinstance(last, _GROUP):  # a tree, which `traceback` draws together with what led to it
-            lines = traceback.format_exception(type(last), last, _without_own(last.__traceback__))
-            story.append(([], "".join(lines), words))
+            told = traceback.TracebackException(type(last), last, last.__traceback__)
+            _drop_own(told)
+            story.append(([], "".join(told.format()), words))
             break
         story.append((_frames(last.__traceback__), _end(last), words))
         if last.__cause__ is not None:
@@ -228,12 +230,18 @@ def _frames(step: TracebackType | None) -> list[Frame]:
     return frames
 
 
-def _without_own(step: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame that is not vlcs's."""
-    first = step
-    while step is not None and _is_own(step.tb_frame.f_code, step.tb_frame.f_globals):
-        step = step.tb_next
-    return step or first
+def _drop_own(told: Any) -> None:
+    """Takes vlcs's own frames out of a group's traceback, and of all that led to it."""
+    left = [told]
+    while left:
+        told = left.pop()
+        if told.stack:
+            told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(_OWN)]
+        left += filter(None, (told.__cause__, told.__context__, *(told.exceptions or ())))
+
+
+_FILE = globals().get("__file__")  # none in a guest, where this is text
+_OWN = ("<vlcs ", os.path.dirname(_FILE) + "/") if _FILE else ("<vlcs ",)  # noqa: PTH120 - a prefix
 
 
 def _is_own(code: CodeType, names: dict[str, Any]) -> bool:

@@ -244,12 +244,14 @@ for vlc in (a, b):  # what an import leaves that is interrupted is no concern of
 for kind in kinds:
     kind(1)
 chance = random.Random(0)
-begun, ended = threading.Event(), threading.Event()
+begun, seen, ended = threading.Event(), threading.Event(), threading.Event()
 def pressing():
     chance = random.Random(1)
     begun.wait()
     while not ended.wait(chance.random() * 0.004):
+        seen.clear()
         os.kill(os.getpid(), signal.SIGINT)
+        seen.wait()  # the next would end the handling of this one
 presser = threading.Thread(target=pressing)
 presser.start()
 calls = interrupts = 0
@@ -264,14 +266,14 @@ while not ended.is_set():
         ended.set()
     except KeyboardInterrupt:
         interrupts += 1
+        seen.set()
     except BaseException:
         ended.set()
+        seen.set()
         raise
 while presser.is_alive():
     try: presser.join()
-    except KeyboardInterrupt: pass
-try: time.sleep(0.1)
-except KeyboardInterrupt: pass
+    except KeyboardInterrupt: seen.set()
 assert interrupts > 50 and calls > interrupts, (calls, interrupts)
 for vlc in (a, b):
     vlc.run(gc.collect)

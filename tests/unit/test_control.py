@@ -274,6 +274,16 @@ def test_cpus_that_the_group_above_lost(tmp_path: Path) -> None:
     assert made(root) == []
 
 
+def test_cpus_that_the_group_above_lost_in_version_1(tmp_path: Path) -> None:
+    """The kernel says EACCES, as if it were about rights."""
+    root = kernel.with_v1(tmp_path, cpus="0-1")
+    control = Control(Quality(confine=True), {1, 2}, root=root)
+    line = lines(control)["confine"]
+    assert "does not have all of the slice's CPUs" in line.reason
+    assert "CPUs that it has" in line.cure
+    assert made(root) == []
+
+
 def test_a_thread_in_another_group_is_found(tmp_path: Path) -> None:
     root = kernel.with_v1(tmp_path)
     control = Control(Quality(quota=1), {0}, root=root)

@@ -285,6 +285,11 @@ class Control:
 def _explain(option: str, error: OSError, above: Path) -> Refusal:
     """The kernel's refusal, for people."""
     at = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+    if option == "confine" and str(error.filename).endswith("cpuset.cpus"):
+        return Refusal(
+            f"the cpuset of {above} does not have all of the slice's CPUs ({at})",
+            "Ask for CPUs that it has, or start the process in a group with more.",
+        )
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return Refusal(f"the process may not write control groups below its own ({at})", _OWN)
     if error.errno == errno.EOPNOTSUPP:
@@ -303,11 +308,6 @@ def _explain(option: str, error: OSError, above: Path) -> Refusal:
         return Refusal(
             f"{above} or a group above has a smaller quota, which version 1 lets none exceed ({at})",
             "Ask for less: `vlcs show` says what the process's quota is.",
-        )
-    if option == "confine" and error.errno in {errno.EINVAL, errno.ERANGE, errno.ENOSPC}:
-        return Refusal(
-            f"the cpuset of {above} does not have all of the slice's CPUs ({at})",
-            "Ask for CPUs that it has, or start the process in a group with more.",
         )
     return Refusal(f"the kernel refuses it ({at})", _OWN)
 

@@ -51,10 +51,14 @@ def is_writable(folder: Path) -> bool:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a file that is there. Raises OSError, as the kernel refuses it."""
+    """Writes a file that is there. Raises OSError, as the kernel refuses it, with the file's name."""
     if not path.exists():  # else the kernel is asked to make one, and says EACCES
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    path.write_text(text)
+    try:
+        path.write_text(text)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def read_list(path: Path) -> frozenset[int]:

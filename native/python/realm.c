@@ -222,15 +222,25 @@ void vlci_realm_linger(struct vlci_realm *realm) {
     if (atomic_load(&realm->lent) && !realm->abandoned) {
         realm->life = VLCI_LINGERING;
         pthread_cond_broadcast(&realm->changed);
-        while (!realm->abandoned && (atomic_load(&realm->lent) || !realm->finish))
-            pthread_cond_wait(&realm->changed, &realm->lock);
+        while (!realm->abandoned && (atomic_load(&realm->lent) || !realm->finish)) {
+            if (!atomic_load(&realm->released)) {
+                pthread_cond_wait(&realm->changed, &realm->lock);
+                continue;
+            }
+            /* What is given back may hold what keeps others from giving back more. */
+            pthread_mutex_unlock(&realm->lock);
+            vlci_attach(realm); /* which frees it */
+            vlci_detach(realm);
+            pthread_mutex_lock(&realm->lock);
+        }
     }
     realm->life = VLCI_FINALISING;
     pthread_mutex_unlock(&realm->lock);
 }
 
 void vlci_realm_returned(struct vlci_realm *realm) {
-    if (atomic_fetch_sub(&realm->lent, 1) != 1 || !atomic_load(&realm->awaited)) return;
+    atomic_fetch_sub(&realm->lent, 1);
+    if (!atomic_load(&realm->awaited)) return;
     pthread_mutex_lock(&realm->lock);
     pthread_cond_broadcast(&realm->changed);
     pthread_mutex_unlock(&realm->lock);

@@ -83,7 +83,7 @@ struct vlci_realm {
     atomic_size_t lent;                     /* sources of this realm that someone still holds */
     atomic_size_t waiting, waiting_bytes;   /* how many, and how much they hold */
     atomic_bool settling, settling_later;   /* a job that frees them is on its way */
-    atomic_bool awaited;                    /* the home thread waits until nothing is lent */
+    atomic_bool awaited;                    /* the home thread waits for all that is lent */
     bool stayed_behind;                     /* of a child: it lives in the parent, where its threads are */
 
     vlci_object *lease_type, *handle_type, *passage_type;
@@ -152,7 +152,7 @@ void vlci_realm_detach(struct vlci_realm *realm, void (*finish)(struct vlci_real
 /* On the home thread, with no GIL: from ENDING to FINALISING, lingering while arrays are held. */
 void vlci_realm_linger(struct vlci_realm *realm);
 
-/* After something of the realm was given back: whether that was the last thing lent. */
+/* After something of the realm was given back, and put with what is released. */
 void vlci_realm_returned(struct vlci_realm *realm);
 
 /* Takes the realm's GIL with this thread's own thread state, made on the first visit and kept until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.child import run_child
 
 POLARS = """
-import datetime as dt, gc, os, time, decimal, polars as pl, pyarrow as pa, vlcs
+import contextlib, datetime as dt, gc, os, time, decimal, polars as pl, pyarrow as pa, vlcs
 a = vlcs.VLC("a")
 same = lambda value: value
 
@@ -20,8 +20,11 @@ def where(series):
 
 def is_there(context):
     \"\"\"Whether the first thread of a context is, which goes with its interpreter.\"\"\"
-    threads = os.listdir("/proc/self/task")
-    return f"vlc:{context}" in [open(f"/proc/self/task/{thread}/comm").read().strip() for thread in threads]
+    names = []
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):               # it ends right now
+            names.append(open(f"/proc/self/task/{thread}/comm").read().strip())
+    return f"vlc:{context}" in names
 
 def resident():
     with open("/proc/self/statm") as file:
@@ -84,6 +87,13 @@ except vlcs.PicklingError as error:
 else:
     raise SystemExit("objects crossed")
 
+def fail(frame):
+    raise ValueError(frame)                              # an exception crosses in one piece: by a copy
+try:
+    a.run(fail, frame)
+except ValueError as error:
+    assert error.args[0].equals(frame)
+
 big = pl.DataFrame({"x": range(1_000_000), "s": ["some text"] * 1_000_000})
 assert a.run(lambda frame: [where(frame[name]) for name in "xs"], big) == [where(big[name]) for name in "xs"]
 summed = a.run(lambda frame: frame.group_by("s").agg(pl.col("x").sum()), big)
@@ -117,6 +127,17 @@ time.sleep(0.2)
 assert is_there("a") and kept.sum() == 150_000
 del kept
 wait_until(lambda: not is_there("a"))          # a's memory goes with its last part
+
+# A column that goes to and fro does not keep what else was there each time.
+b.run(make)
+frame, before = make(), resident()
+for number in range(100):
+    frame = b.run(lambda frame: frame.with_columns(y=pl.col("x") + 1), frame)
+    frame = frame.drop("y") if number % 2 else frame
+gc.collect()
+b.run(gc.collect)
+assert resident() - before < 60 << 20, resident() - before  # of 100 times 2.4 MB, a few
+del frame
 
 # The host's, held by a context that is closed with it.
 mine = make()
@@ -210,4 +231,60 @@ def test_pyarrow_shares_every_type() -> None:
         assert made["x"][-1].as_py() == 299_999 and made["s"][0].as_py() == "text"
         """,
         timeout=60,
+    )
+
+
+def test_many_threads_and_contexts() -> None:
+    run_child(
+        POLARS
+        + """
+import queue, threading, numpy as np, pandas as pd
+contexts = [a, vlcs.VLC("b"), vlcs.VLC("c")]
+dropped = queue.SimpleQueue()                            # whatever it is, another thread drops it
+def drop():
+    while dropped.get() is not None:
+        pass
+make = {
+    "polars": lambda n: pl.DataFrame({"x": [n] * 3000, "s": ["some longer text"] * 3000}),
+    "pandas": lambda n: pd.DataFrame({"x": np.full(3000, n), "s": ["text"] * 3000}),
+    "arrow": lambda n: pa.table({"x": [n] * 3000, "s": ["text"] * 3000}),
+}
+first = {
+    "polars": lambda frame: frame["x"][0],
+    "pandas": lambda frame: frame["x"].iloc[0],
+    "arrow": lambda table: table["x"][0].as_py(),
+}
+failures = []
+def work(number):
+    try:
+        for turn in range(number * 1000, number * 1000 + 60):
+            one, other = contexts[turn % 3], contexts[(turn + 1) % 3]
+            for kind in make:
+                value = make[kind](turn) if turn % 2 else one.run(make[kind], turn)
+                value = other.run(same, one.run(same, value))
+                assert first[kind](value) == turn
+                dropped.put(value)
+    except BaseException as error:
+        failures.append(error)
+        raise
+def run_all():
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    droppers = [threading.Thread(target=drop) for _ in range(2)]
+    for thread in threads + droppers: thread.start()
+    for thread in threads: thread.join()
+    for _ in droppers: dropped.put(None)
+    for thread in droppers: thread.join()
+    assert not failures, failures
+    gc.collect()
+    for context in contexts: context.run(gc.collect)
+run_all()
+for context in contexts:
+    wait_until(lambda: context.run(gc.collect) is not None and context.stats().leases == 0)
+before = resident()
+run_all()
+assert resident() - before < 16 << 20, resident() - before  # held, they would be 150 MB
+for context in contexts: context.close()
+wait_until(lambda: not any(map(is_there, "abc")))
+""",
+        timeout=150,
     )

@@ -193,6 +193,54 @@ def test_results_outlive_a_closed_context() -> None:
     assert not finished.stderr
 
 
+def test_a_closed_context_frees_each_array_as_it_is_given_back() -> None:
+    finished = run_child(
+        """
+        import contextlib, os, time, vlcs
+        a = vlcs.VLC("a")
+        def make(name):
+            import numpy, os
+            class Memory(bytearray):
+                def __del__(self): os.write(1, name)
+            return numpy.frombuffer(Memory(80_000), "f8")
+        one, two = a.run(make, b"one "), a.run(make, b"two ")
+        a.close()
+        del one
+        time.sleep(0.2)
+        os.write(1, b"- ")                               # while the other is still held
+        assert two.sum() == 0
+        del two
+        time.sleep(0.2)
+
+        # What is given back holds something of another context, which holds the next: one after the other.
+        def keep(made, name):
+            import numpy, os
+            class Memory(bytearray):
+                def __del__(self): os.write(1, name)
+            memory = Memory(80_000)
+            memory.kept = made
+            return numpy.frombuffer(memory, "f8")
+        c, d = vlcs.VLC("c"), vlcs.VLC("d")
+        chain = c.run(make, b"first ")
+        for number in range(6):
+            chain = (c, d)[number % 2].run(keep, chain, b"%d " % number)
+        c.close()
+        d.close()
+        del chain
+        deadline = time.monotonic() + 10
+        def names():
+            for thread in os.listdir("/proc/self/task"):
+                with contextlib.suppress(OSError):       # it ends right now
+                    yield open(f"/proc/self/task/{thread}/comm").read().strip()
+        while {"vlc:c", "vlc:d"} & set(names()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        """,
+        timeout=30,
+    )
+    assert finished.stdout == "one - two 5 4 3 2 1 0 first "
+
+
 @pytest.mark.parametrize("close", ["a.close()", "pass"])
 def test_arrays_that_are_held_at_exit(close: str) -> None:
     finished = run_child(

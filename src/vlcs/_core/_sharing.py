@@ -139,8 +139,13 @@ def beside(value: Any) -> Any:
     return _TAKE, (_stand_for(value),)
 
 
+def is_copying() -> bool:
+    """Whether nothing can be lent right now: this thread pickles in one piece."""
+    return getattr(_thread, "copies", False)
+
+
 def _lend(value: Any) -> Any:
-    if not getattr(_thread, "copies", False):
+    if not is_copying():
         return beside(value)
     return (memoryview, (value.tobytes(),)) if type(value) is memoryview else value.__reduce_ex__(5)
 
@@ -289,7 +294,7 @@ def named(module: str, name: str) -> Any:
     return _Reduced(getattr, _Reduced(importlib.import_module, module), name)
 
 
-_REBUILD = named("_vlcs_sharing", "rebuild")
+_REBUILD = named("_vlcs_sharing", "rebuild")  # of the other side
 
 
 def _reduce_file(file: io.TextIOWrapper) -> Any:
@@ -331,14 +336,25 @@ _RULES: dict[str, tuple[str, Any]] = {
 }
 
 
+_MEMORY = {
+    **{module: (name,) for module, (name, _) in _RULES.items()},
+    "polars.dataframe.frame": ("DataFrame",),
+    "polars.series.series": ("Series",),
+    "torch": ("Tensor",),
+}
+"""Types of what is nothing but memory, by the modules that they name as theirs."""
+
+
 def is_lent(value: Any) -> bool:
-    """Whether it is nothing but memory, and so is lent."""
+    """Whether it is nothing but memory, and so is lent: no functions, classes or objects of these in it."""
     kind = type(value)
     if kind is bytearray or kind is memoryview:
         return True
-    return kind.__name__ == _RULES.get(kind.__module__, ("",))[0] and not (
-        kind.__module__ == "numpy" and value.dtype.hasobject
-    )
+    if kind.__name__ not in _MEMORY.get(kind.__module__, ()):
+        return False
+    if kind.__module__ == "numpy":
+        return not value.dtype.hasobject
+    return kind.__module__ != "torch" or not value.__dict__
 
 
 def describe_record(dtype: Any) -> bytes:

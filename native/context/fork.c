@@ -53,8 +53,9 @@ static void locks(vlc_context *current, enum vlci_fork when) {
 static void prepare(void) {
     vlc_context *current = vlci_context_current();
     if (current) {
+        /* before its handlers: OpenBLAS ends its threads there, and a resize would have it make them again */
+        vlci_lock_fork(&current->resize_lock, VLCI_FORK_PREPARE);
         vlci_atfork_run(current, VLCI_FORK_PREPARE);
-        vlci_lock_fork(&current->resize_lock, VLCI_FORK_PREPARE); /* before the next: it lists images */
         pthread_mutex_lock(&current->load_lock);
         pthread_mutex_lock(&current->images_lock);
     }
@@ -72,8 +73,8 @@ static void parent(void) {
     if (!current) return;
     pthread_mutex_unlock(&current->images_lock);
     pthread_mutex_unlock(&current->load_lock);
-    vlci_lock_fork(&current->resize_lock, VLCI_FORK_PARENT);
     vlci_atfork_run(current, VLCI_FORK_PARENT);
+    vlci_lock_fork(&current->resize_lock, VLCI_FORK_PARENT);
 }
 
 static int visits_of_this_thread(const vlc_context *context) {

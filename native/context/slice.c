@@ -161,7 +161,7 @@ static void *change(void *argument) {
 
 static void *change_and_tell(void *argument) {
     struct resizing *to = argument;
-    struct vlci_numbers before;
+    struct vlci_numbers before = { { 0 } };
     vlci_controllers_look(to->context, &before);
     change(to);
     vlci_controllers_tell(to->context, &before, to->may_set);
@@ -169,7 +169,7 @@ static void *change_and_tell(void *argument) {
 }
 
 void vlci_slice_tell(vlc_context *context) {
-    struct vlci_numbers before;
+    struct vlci_numbers before = { { 0 } };
     VLCI_HOLD(&context->resize_lock);
     if (!vlci_controllers_find(context)) return;
     vlci_controllers_look(context, &before);

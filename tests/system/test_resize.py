@@ -272,3 +272,40 @@ assert vlc.verify().holds
         args=[str(first), str(second), ""],
         preload=True,
     )
+
+
+@pytest.mark.preload
+def test_a_context_that_forks_meanwhile_lives_on_in_the_child() -> None:
+    first, second = two_cpus()
+    run_child(
+        """
+        import sys, vlcs
+        first, second = map(int, sys.argv[1:])
+        vlc = vlcs.VLC(cpus={first})
+        def product():
+            import numpy as np
+            return float((np.ones((200, 200)) @ np.ones((200, 200))).sum())
+        def fork_often(times):
+            import os
+            import numpy as np
+            x = np.ones((200, 200))
+            for _ in range(times):
+                child = os.fork()
+                if child == 0:
+                    right = float((x @ x).sum()) == 200.0**3
+                    os._exit(0 if right and len(os.sched_getaffinity(0)) in (1, 2) else 1)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            return times
+        vlc.run(product)
+        job, resizes = vlc.submit(fork_often, 40), 0
+        while not job.done():
+            vlc.resize({first, second} if resizes % 2 == 0 else {first})
+            resizes += 1
+        assert job.result() == 40 and resizes > 10, resizes
+        assert vlc.run(product) == 200.0**3 and vlc.verify().holds
+        vlc.close()
+        """,
+        timeout=100,
+        args=[str(first), str(second)],
+        preload=True,
+    )

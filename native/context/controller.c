@@ -85,7 +85,9 @@ struct vlci_controlled {
     struct tbb_control controls[2], *control; /* the one that counts, of these */
     _Atomic(struct size) born, given;
     _Atomic(bool) is_unsure; /* which slice it has seen: that has changed since it began */
-    _Atomic(bool) is_own;    /* somebody has set another number than the slice's */
+    _Atomic(bool) is_own;    /* its number is somebody's: of a variable, or own_number */
+    int own_number;          /* what a library with one number for all had, that was none of the slice's */
+    cpu_set_t numbers[2];    /* all that the slice has had since, of CPUs and of cores */
     int number;
     uint32_t state; /* a vlc_pool_state */
 };
@@ -153,10 +155,16 @@ static void judge_at_first(vlc_context *context, struct vlci_controlled *library
         library->state = VLC_POOL_HAS_OWN;
 }
 
+static void remember(struct vlci_controlled *library, struct size size) {
+    CPU_SET(size.cpus, &library->numbers[0]);
+    CPU_SET(size.cores, &library->numbers[1]);
+}
+
 static void begin(struct vlci_controlled *library, struct size size, bool is_unsure) {
     library->born = size;
     library->given = size;
     library->is_unsure = is_unsure;
+    remember(library, size);
 }
 
 static struct vlci_controlled *_Atomic *end_of_list(vlc_context *context, size_t *count) {
@@ -257,12 +265,27 @@ static int successor(int number, const struct size *sizes, size_t count, struct 
     return 0;
 }
 
+/* Of a library with one number. True: that is the slice's, or is now. So is one that the slice had before: it comes back
+ * where a limit ends that began then, as threadpoolctl's in KMeans.fit. */
+static bool tell_at_once(struct vlci_controlled *library, int number, struct size now) {
+    int wanted = 0;
+    if (number != library->own_number && number > 0) {
+        if (CPU_ISSET(number, &library->numbers[0]))
+            wanted = (int)now.cpus;
+        else if (CPU_ISSET(number, &library->numbers[1]))
+            wanted = (int)now.cores;
+    }
+    library->own_number = wanted ? 0 : number;
+    remember(library, now);
+    if (wanted && wanted != number) set(library, wanted);
+    return wanted;
+}
+
 /* True: it has, or has now, the slice's number for the calling thread; or the most that it can have. */
 static bool tell(struct vlci_controlled *library, int number, struct size seen, struct size now) {
-    struct size sizes[3] = { seen };
-    size_t count = 1;
-    if (library->controller->reach != AT_ONCE) sizes[count++] = library->born;
-    if (library->controller->reach != EACH_THREAD) sizes[count++] = library->given;
+    struct size sizes[3] = { seen, library->born };
+    size_t count = 2;
+    if (library->controller->reach == SPREADS) sizes[count++] = library->given;
     int wanted = successor(number, sizes, count, now);
     if (library->limit && wanted > library->limit) wanted = library->limit;
     if (wanted && wanted != number) set(library, wanted);
@@ -316,8 +339,8 @@ void vlci_controllers_tell(vlc_context *context, const struct vlci_numbers *befo
     uint64_t told = pack(++context->tellings, now);
     size_t i = 0;
     for (struct vlci_controlled *at = context->controlled; at; at = at->next, i++)
-        if (at->controller->reach == AT_ONCE && is_told(at) && !at->is_own)
-            at->is_own = !tell(at, before->of[i], at->given, now);
+        if (at->controller->reach == AT_ONCE && is_told(at) && (!at->is_own || at->own_number))
+            at->is_own = !tell_at_once(at, before->of[i], now);
     if (may_set) tell_thread(context, before, told);
     uint64_t own = (uintptr_t)vlci_key_get(context->told_key) & ~VLCI_TOLD;
     i = 0;

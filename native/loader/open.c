@@ -185,7 +185,7 @@ static void initialise(vlc_context *context, struct vlci_image *image) {
     context->init_order[context->init_count++] = image; /* room was made before */
     typedef void constructor(int, char **, char **);
     char **environment = vlci_context_environ(context);
-    image->begun_at = atomic_load(&context->moves);
+    image->begun_at = atomic_load(&context->moved);
     /* gcc's crtfastmath.o makes a constructor that flushes denormals to zero for all that comes after it */
     struct vlci_float_state before;
     vlci_arch_float_save(&before);
@@ -252,13 +252,13 @@ static int open_locked(vlc_context *context, struct vlci_image *from, const char
 int vlci_open(vlc_context *context, struct vlci_image *from, const char *name, int flags,
               struct vlci_image **image, vlc_error *error) {
     pthread_mutex_lock(&context->load_lock); /* recursive: constructors open more */
-    unsigned moves = atomic_load(&context->moves);
+    unsigned moved = atomic_load(&context->moved);
     context->load_depth++;
     int status = open_locked(context, from, name, flags, image, error);
     bool is_whole = --context->load_depth == 0;
     pthread_mutex_unlock(&context->load_lock);
     /* what was not ready then has not been told */
-    if (is_whole && moves != atomic_load(&context->moves)) vlci_slice_tell(context);
+    if (is_whole && moved != atomic_load(&context->moves)) vlci_slice_tell(context);
     return status;
 }
 

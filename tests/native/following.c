@@ -156,6 +156,33 @@ static void own_numbers_stay(void) {
     context_close(context);
 }
 
+/* A limit that was set before a resize and ends after it (threadpoolctl's `with`) brings an old number back. */
+static void limits_end_after_a_resize(void) {
+    vlc_context *context = context_in(VLC_RESIDENT_NEVER, NULL, 2);
+    vlc_library *library = load(context, FIXTURE("sized_openblas"), RTLD_NOW);
+    probe choose = find(context, library, "sized_choose");
+    static const struct {
+        long chosen;  /* before the resize */
+        size_t count; /* of CPUs */
+        long number;  /* after it */
+        uint32_t state;
+    } steps[] = {
+        { 1, 1, 1, VLC_POOL_HAS_OWN }, /* limited in a slice of two */
+        { 2, 1, 1, VLC_POOL_FOLLOWS }, /* the limit has ended */
+        { 1, 2, 2, VLC_POOL_FOLLOWS },
+        { 1, 2, 2, VLC_POOL_FOLLOWS }, /* one that had begun in the slice of one has ended */
+        { 7, 1, 7, VLC_POOL_HAS_OWN },
+        { 7, 2, 7, VLC_POOL_HAS_OWN },
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        run(context, choose, steps[i].chosen);
+        resize(context, steps[i].count);
+        CHECK_EQUAL(ask(context, library, "sized_number"), steps[i].number);
+        CHECK_EQUAL(pool_of(context, "sized_openblas").state, steps[i].state);
+    }
+    context_close(context);
+}
+
 /* A library relies on the number that it has read until its call returns: nothing is set on that thread. */
 static vlc_context *inner;
 static vlc_library *inner_library;
@@ -227,6 +254,7 @@ int main(void) {
     follow_in(VLC_RESIDENT_NEVER);
     follow_in(VLC_RESIDENT_ALWAYS);
     own_numbers_stay();
+    limits_end_after_a_resize();
     nothing_changes_within_a_call();
     loaded_later();
     strangers_are_named();

@@ -314,7 +314,8 @@ static void tell_thread(vlc_context *context, const struct vlci_numbers *before,
     for (struct vlci_controlled *at = context->controlled; at; at = at->next, i++) {
         uint64_t bit = UINT64_C(1) << i;
         if (at->controller->reach == AT_ONCE || at->is_own || own & bit) continue;
-        if (!before->of[i] || at->is_unsure) continue; /* listed since, and told by the next resize */
+        if (before->of[i] <= 0 || at->is_unsure)
+            continue; /* has none; was listed since: the next resize tells */
         if (!tell(at, before->of[i], last ? unpack(last) : at->born, now)) own |= bit;
     }
     vlci_key_set(context->told_key, own_bits(told, own));
@@ -325,8 +326,8 @@ static void note(struct vlci_controlled *library, struct size now, bool was_told
     int number = number_of(library), most = library->most ? (int)library->most(NULL) : number;
     bool took = (unsigned)number == now.cpus || (unsigned)number == now.cores;
     if (took) library->given = now;
-    library->number = number < most ? number : most;
-    if (is_own)
+    library->number = number < 0 ? 0 : number < most ? number : most;
+    if (is_own || number <= 0) /* BLIS has none by itself, and computes on one thread then */
         library->state = VLC_POOL_HAS_OWN;
     else if (was_told && (!took || most < number))
         library->state = VLC_POOL_CANNOT;

@@ -183,6 +183,22 @@ static void limits_end_after_a_resize(void) {
     context_close(context);
 }
 
+/* BLIS has no number by itself. */
+static void without_a_number(void) {
+    vlc_context *context = context_in(VLC_RESIDENT_NEVER, NULL, 1);
+    vlc_library *library = load(context, FIXTURE("sized_unset_blis"), RTLD_NOW);
+    resize(context, 2);
+    CHECK_EQUAL(ask(context, library, "sized_number"), -1);
+    CHECK_EQUAL(pool_of(context, "sized_unset_blis").state, VLC_POOL_HAS_OWN);
+    CHECK_EQUAL(pool_of(context, "sized_unset_blis").threads, 0);
+    run(context, find(context, library, "sized_choose"), 2);
+    resize(context, 1);
+    CHECK_EQUAL(ask(context, library, "sized_number"), 1);
+    CHECK_EQUAL(number_on_a_new_thread(context, library), 1);
+    CHECK_EQUAL(pool_of(context, "sized_unset_blis").state, VLC_POOL_FOLLOWS_ENTRY);
+    context_close(context);
+}
+
 /* A library relies on the number that it has read until its call returns: nothing is set on that thread. */
 static vlc_context *inner;
 static vlc_library *inner_library;
@@ -255,6 +271,7 @@ int main(void) {
     follow_in(VLC_RESIDENT_ALWAYS);
     own_numbers_stay();
     limits_end_after_a_resize();
+    without_a_number();
     nothing_changes_within_a_call();
     loaded_later();
     strangers_are_named();

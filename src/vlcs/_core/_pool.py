@@ -18,7 +18,10 @@ _STATES = {
     1: (True, "it uses so many threads from its next call on"),
     2: (True, "each thread has a number there, and takes the new one when it next enters the context"),
     3: (True, "it asks OpenMP for the number at each call"),
-    _HAS_OWN: (False, "its number was set by a call, or by a variable of env=, and stays"),
+    _HAS_OWN: (
+        False,
+        "its number was set by a call or a variable of env=, or never came from the slice (BLIS): it stays",
+    ),
     _CANNOT: (False, "it did not take the number, or cannot have more threads than it began with"),
     6: (False, "it made these threads and has no way to be told another number"),
 }

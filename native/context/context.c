@@ -587,6 +587,7 @@ int vlc_destroy(vlc_context *context, int timeout_ms, vlc_error *error) {
     int64_t deadline = vlci_deadline(timeout_ms);
     int expected = VLCI_OPEN;
     atomic_compare_exchange_strong(&context->state, &expected, VLCI_CLOSING);
+    atomic_store(&context->heap.budget.limit, 0); /* its end must not fail for want of what it gives back */
     if (atomic_exchange(&context->destroying, 1))
         return vlci_fail(error, VLC_MISUSE, 0, context->name,
                          "context '%s' is being closed by another thread", context->name);

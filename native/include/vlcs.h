@@ -361,7 +361,7 @@ VLC_API int vlc_migrate_memory(vlc_context *context, uint64_t *moved, uint64_t *
  * space that was ever made accessible and not given back; 0: no limit. Beyond it malloc and mmap fail with
  * ENOMEM, there alone, and it goes on when some is freed or the limit is raised. Less than what is taken now: no
  * more until it has fallen below. Files, stacks, and images of libraries do not count. With VLC_HEAP_HOST
- * only mappings count. Raw system calls escape. Fails: VLC_BAD_ARGUMENT (below VLC_MEMORY_LIMIT_LEAST, which a
+ * only mappings count. Raw system calls escape. vlc_destroy lifts it. Fails: VLC_BAD_ARGUMENT (below VLC_MEMORY_LIMIT_LEAST, which a
  * context takes before it has loaded anything), VLC_MISUSE (closed). */
 #define VLC_MEMORY_LIMIT_LEAST (1ul << 20)
 VLC_API int vlc_set_memory_limit(vlc_context *context, uint64_t bytes, vlc_error *error);

@@ -659,7 +659,8 @@ void vlci_heap_free(vlc_context *context) { vlci_zones_each(&context->zones, rec
 
 void vlci_heap_fork(vlc_context *context, enum vlci_fork when) {
     for (int i = 0; i < VLCI_HEAP_CLASSES; i++) vlci_lock_fork(&context->heap.classes[i].lock, when);
-    vlci_lock_fork(&context->heap.spares_lock, when);
     vlci_lock_fork(&context->heap.parts_lock, when);
+    vlci_lock_fork(&context->heap.spares_lock,
+                   when); /* under all before: a limit that is met empties the spares */
     vlci_lock_fork(&context->zones.lock, when);
 }

@@ -250,20 +250,24 @@ static struct vlci_zone *zone_from(const struct vlci_zones *zones, const char *a
 bool vlci_zones_step(struct vlci_zones *zones, char **at, size_t most, vlci_visit_part *visit,
                      void *argument) {
     VLCI_HOLD(&zones->lock);
-    for (const struct vlci_zone *zone; (zone = zone_from(zones, *at));) {
-        if (*at < zone->base) *at = zone->base;
-        for (char *end = zone->base + zone->granules * VLCI_GRANULE; *at < end; *at += VLCI_GRANULE) {
-            struct vlci_region *region = vlci_region_at(*at);
-            if (!region) continue;
-            char *from = *at;
-            size_t length = (size_t)(region->base + VLCI_PAGE_UP(region->length) - from);
-            if (length > most) length = most;
-            *at += VLCI_GRANULE_UP(length);
-            visit(region, from, length, argument);
-            return true;
+    const struct vlci_zone *zone = zone_from(zones, *at);
+    if (!zone) return false;
+    if (*at < zone->base) *at = zone->base;
+    char *end = zone->base + zone->granules * VLCI_GRANULE;
+    for (size_t left = most; *at < end && left;) {
+        struct vlci_region *region = vlci_region_at(*at);
+        if (!region) {
+            *at += VLCI_GRANULE;
+            continue;
         }
+        char *from = *at;
+        size_t length = (size_t)(region->base + VLCI_PAGE_UP(region->length) - from);
+        if (length > left) length = left;
+        *at += VLCI_GRANULE_UP(length);
+        left -= VLCI_GRANULE_UP(length);
+        visit(region, from, length, argument);
     }
-    return false;
+    return true;
 }
 
 void vlci_zones_give(struct vlci_zones *zones) {

@@ -58,9 +58,9 @@ void vlci_range_abandon(struct vlci_zones *zones, struct vlci_region *region);
 /* Calls visit(region) once for each region in the ranges, which it may free. */
 void vlci_zones_each(struct vlci_zones *zones, void (*visit)(struct vlci_region *));
 
-/* Calls visit(region, from, length, argument) for the first part of a region at *at or above (NULL: the first), of
- * `most` bytes (whole granules), and sets *at behind it; the region stays meanwhile. False: there is none. For
- * a walk during which others take and give. */
+/* Calls visit(region, from, length, argument) for parts of regions at *at and above (NULL: the first), up to `most` bytes
+ * (whole granules) of one zone, and sets *at behind them; nobody takes or gives a range meanwhile. False: it was
+ * at the end. For a walk between whose steps others do. */
 typedef void vlci_visit_part(struct vlci_region *region, char *from, size_t length, void *argument);
 bool vlci_zones_step(struct vlci_zones *zones, char **at, size_t most, vlci_visit_part *visit,
                      void *argument);

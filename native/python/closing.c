@@ -295,6 +295,7 @@ int vlci_close(struct vlci_context_object *self, int timeout_ms, bool abandon) {
     struct limit limit = limit_make(timeout_ms);
     struct vlci_realm *guest = self->guest;
     if (!self->context) return 0;
+    vlc_set_memory_limit(self->context, 0, NULL); /* as vlc_destroy does; the interpreter ends before that */
     if (guest) {
         if (end_guest(guest, abandon, &limit) < 0) return -1;
         if (vlci_realm_life(guest) == VLCI_LINGERING) return linger(self);

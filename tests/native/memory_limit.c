@@ -102,6 +102,20 @@ static void check_absurd_limits(void) {
     context_close(a);
 }
 
+static void *meet(void *context) {
+    CHECK_EQUAL(call_named(context, NULL, "memory_meet", LIMIT), 0);
+    return NULL;
+}
+static void check_fork_at_the_limit(void) {
+    pthread_t threads[2];
+    vlc_context *a = limited("a", LIMIT, VLC_HEAP_OWN);
+    for (int i = 0; i < 2; i++) REQUIRE(!pthread_create(&threads[i], NULL, meet, a), "no thread");
+    CHECK_EQUAL(call_named(a, NULL, "memory_fork", 200), 0);
+    call_named(a, NULL, "memory_stop", 1);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    context_close(a);
+}
+
 struct taker {
     vlc_context *context;
     struct memory_block *blocks;
@@ -160,6 +174,7 @@ int main(void) {
     check_limit_moves();
     check_host_heap();
     check_absurd_limits();
+    check_fork_at_the_limit();
     check_no_page_is_shared();
     return check_result();
 }

@@ -84,6 +84,42 @@ def test_beyond_the_limit_python_raises_memory_error_and_goes_on() -> None:
     )
 
 
+def test_a_context_at_its_limit_is_closed() -> None:
+    run_child(
+        """
+        import vlcs
+
+        def keep_all():
+            import atexit, builtins
+            class Late:
+                def __del__(self):
+                    builtins.late = bytes(4 << 20)
+            builtins.kept = kept = [Late()]
+            atexit.register(lambda: kept.append(bytes(8 << 20)))
+            for size in (1 << 20, 100_000, 1000, 16):
+                try:
+                    while True:
+                        kept.append(bytes(size))
+                except MemoryError:
+                    pass
+
+        def rss():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * 4096
+
+        for round in range(4):
+            vlc = vlcs.VLC(memory_limit="64MiB")
+            vlc.run(keep_all)
+            assert vlc.stats().memory_bytes >= 63 << 20, vlc.stats()
+            vlc.close()
+            if round == 1:
+                before = rss()
+        assert rss() < before + (32 << 20), (before, rss())
+        """,
+        timeout=60,
+    )
+
+
 def test_a_limit_that_is_too_small_for_python_says_so() -> None:
     run_child(
         """

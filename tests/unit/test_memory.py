@@ -93,6 +93,11 @@ class TestReport:
         assert line["requested"] == 'memory="bind", memory_nodes="1-2"'
         assert "mbind" in line["reason"]
 
+    def test_heap_of_the_host(self) -> None:
+        on = machine("xeon-snc2")
+        line = _memory.resource(MemoryRequest("bind", frozenset({1})), {1}, on, own_heap=False)
+        assert "not the heap, which is the host's" in line.reason
+
     def test_all_nodes(self) -> None:
         line = self.line("xeon-snc2", MemoryRequest("bind", frozenset(range(4))), {0, 1, 2, 3})
         assert line["state"] == "enforced"

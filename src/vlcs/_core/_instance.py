@@ -289,12 +289,12 @@ class Instance:
                 )
 
     def _memory_resources(self) -> tuple[Resource, ...]:
-        plan, machine = self._plan, REGISTRY.machine()
+        plan, machine, file = self._plan, REGISTRY.machine(), limits().host_malloc
+        own = plan.heap == 0 and not file
+        nodes = self.native.memory()[1]
         return (
-            _memory.resource(self._memory, self.native.memory()[1], machine, self._memory_refused),
-            _memory_limit.resource(
-                self.memory_limit, own_heap=plan.heap == 0, host_malloc=limits().host_malloc
-            ),
+            _memory.resource(self._memory, nodes, machine, self._memory_refused, own_heap=own),
+            _memory_limit.resource(self.memory_limit, own_heap=own, host_malloc=file),
             _huge_pages.resource(plan.huge_pages, _huge_pages.setting()),
         )
 

@@ -111,7 +111,12 @@ def refusal(request: MemoryRequest) -> str | None:
 
 
 def resource(
-    request: MemoryRequest, nodes: Iterable[int], machine: Machine, refused: str | None = None
+    request: MemoryRequest,
+    nodes: Iterable[int],
+    machine: Machine,
+    refused: str | None = None,
+    *,
+    own_heap: bool = True,
 ) -> Resource:
     """The line of the report; `nodes` are those in force."""
     nodes = frozenset(nodes)
@@ -149,13 +154,18 @@ def resource(
             words["bind"],
             reason="these are all nodes that the process may use memory of",
         )
+    what = (
+        "heap, mappings and threads"
+        if own_heap
+        else "mappings and threads (not the heap, which is the host's)"
+    )
     return Resource(
         "memory",
         State.ADVISORY,
         requested,
         words[request.policy],
-        reason="the context's heap, mappings and threads have the policy, but a library can ask the kernel "
-        "for another (mbind); pages of files, which processes share, lie where they were first read",
+        reason=f"the context's {what} have the policy, but a library can ask the kernel for another (mbind); "
+        "pages of files, which processes share, lie where they were first read",
         cure="stats(nodes=True) says where the pages are, and migrate_memory() moves them.",
     )
 

@@ -386,9 +386,10 @@ def test_threads_begin_in_a_threaded_group_of_version_2() -> None:
             context = _native.Context(name=None, cpus=None, env=(), share=(), threads=3, heap=0, residence=0,
                                       scheduling=0, nice=None, groups=(group.file,), memory=0, nodes=None,
                                       memory_limit=0, huge_pages=0)
-            done = threading.Event()
-            context.submit(done.set)
-            done.wait(10)
+            arrived = threading.Barrier(4, timeout=10)
+            for thread in range(3):
+                context.submit(arrived.wait, thread)
+            arrived.wait()
             threads = context.threads()
             assert len(threads) == 3 and set(threads) == group.threads(), (threads, group.threads())
             context.destroy()

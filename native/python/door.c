@@ -74,6 +74,7 @@ static void count_in(struct vlci_stay *stay) {
     struct vlci_door *door = stay->door;
     stay->inside = true;
     stay->thread = this_thread();
+    stay->ident = (unsigned long)pthread_self(); /* as threading.get_ident() */
     stay->previous = NULL;
     stay->next = door->stays;
     if (stay->next) stay->next->previous = stay;
@@ -290,6 +291,18 @@ static PyObject *door_inside(PyObject *self, PyObject *unused) {
     return list;
 }
 
+static PyObject *door_callers(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    for (const struct vlci_stay *stay = cast(self)->stays; list && stay; stay = stay->next) {
+        if (stay->visit) continue;
+        PyObject *ident = PyLong_FromUnsignedLong(stay->ident);
+        if (!ident || PyList_Append(list, ident) < 0) Py_CLEAR(list);
+        Py_XDECREF(ident);
+    }
+    return list;
+}
+
 static PyObject *door_wait(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     struct timespec end;
@@ -371,6 +384,8 @@ PyObject *vlci_door_type_new(PyObject *module) {
         { "is_inside", door_is_inside, METH_NOARGS,
           "is_inside()\n--\n\nWhether the calling thread is inside." },
         { "inside", door_inside, METH_NOARGS, "inside()\n--\n\nWhat each thread that is inside does there." },
+        { "callers", door_callers, METH_NOARGS,
+          "callers()\n--\n\nIdents of the threads that are in a call made in C, one for each call." },
         { "wait", door_wait, METH_NOARGS,
           "wait()\n--\n\nWaits until somebody leaves a door that is not open, a moment at most." },
         { "wake", door_wake, METH_NOARGS, "wake()\n--\n\nEnds wait()." },

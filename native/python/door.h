@@ -14,6 +14,7 @@ struct vlci_stay {
     struct vlci_visit_object *visit; /* whose it is, or NULL */
     bool inside;
     unsigned long long thread;
+    unsigned long ident;               /* of that thread, for those who look at it while it is here */
     struct vlci_stay *next, *previous; /* of the door's, the latest first */
 };
 

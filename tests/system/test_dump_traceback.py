@@ -186,22 +186,31 @@ def test_from_signals_while_the_main_thread_waits_or_is_inside(tmp_path: Path) -
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})  # before there are other threads to take it
 a = vlcs.VLC("a")
-def computes(seconds):
+def computes(begun):
     import time
-    end = time.monotonic() + seconds
+    begun[0] = 1
+    end = time.monotonic() + 1
     while time.monotonic() < end:
         pass
+def begins(signum):
+    "What computes() sets, to be told of it 0.2 s later."
+    begun = memoryview(bytearray(1))
+    def tell():
+        while not begun[0]:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signum)
+    threading.Thread(target=tell).start()
+    return begun
 signal.signal(signal.SIGUSR1, lambda *_: vlcs.dump_traceback())
-threading.Timer(0.4, os.kill, [os.getpid(), signal.SIGUSR1]).start()
-a.submit(computes, 1).result()
+a.submit(computes, begins(signal.SIGUSR1)).result()
 
 # No handler of Python runs in a thread that is inside: another waits for the signal.
 def watch():
     signal.sigwait({signal.SIGUSR2})
     vlcs.dump_traceback(sys.stdout)
 threading.Thread(target=watch).start()
-threading.Timer(0.4, os.kill, [os.getpid(), signal.SIGUSR2]).start()
-a.run(computes, 1)
+a.run(computes, begins(signal.SIGUSR2))
 
 # In the middle of a write to the stream itself.
 class Interrupted(io.RawIOBase):

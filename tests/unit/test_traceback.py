@@ -31,6 +31,7 @@ class Member:
     """A context whose interpreter goes, as by close() on another thread, when it was looked at so often."""
 
     name = "a"
+    native = SimpleNamespace(resident=True)
 
     def __init__(self, looks: int = 99) -> None:
         self.looks = looks

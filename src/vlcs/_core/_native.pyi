@@ -129,6 +129,8 @@ class Door:
         """Whether the calling thread is inside."""
     def inside(self) -> list[object]:
         """What each thread that is inside does there: the `what` of its latest visit."""
+    def callers(self) -> list[int]:
+        """Idents of the threads that are in a call made in C, one for each call."""
     def wait(self) -> None:
         """Waits until somebody leaves a door that is not open, a moment at most."""
     def wake(self) -> None:

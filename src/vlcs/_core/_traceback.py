@@ -160,12 +160,20 @@ class _Question:
         else:
             self._answered.release()
             if not self._told.note:
-                return self._told
+                return self._told._replace(stacks=_without_frames(member) | self._told.stacks)
             why = f"it does not answer ({self._told.note})"
         stacks = _read_without_gil(member)
         if stacks is None:
             return Threads({}, {}, f"{why}, and it cannot be read without.")
         return Threads(stacks, {}, f"{why}; it was read without, while it may have gone on.")
+
+
+def _without_frames(member: Instance) -> dict[int, list[Frame]]:
+    """The threads that are in a call, each with an empty stack: a function of C is called from C.
+
+    Not of resident contexts, where other threads make the calls.
+    """
+    return {} if member.native.resident else {ident: [] for ident in member.gate.callers()}
 
 
 def _read_without_gil(member: Instance) -> dict[int, list[Frame]] | None:
@@ -222,7 +230,7 @@ def _calls(threads: Threads) -> dict[int, list[list[Frame]]]:
                 found[-1].append(frame)
             elif frame.name in _ENTRIES:
                 found.append([])
-        calls[ident] = found if found[0] else found[1:]
+        calls[ident] = found[1:] if len(found) > 1 and not found[0] else found
     return calls
 
 

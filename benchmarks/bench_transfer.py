@@ -85,4 +85,5 @@ if __name__ == "__main__":
             }
             for thing, (make, shared) in VALUES.items()
         },
+        values=1,  # processes copy 320 MB twice
     )

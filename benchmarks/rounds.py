@@ -8,6 +8,7 @@ made of it. `python -m pyperf stats FILE`, `hist` and `compare_to` take the file
 from __future__ import annotations
 
 import argparse
+import atexit
 import subprocess
 import sys
 import tempfile
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 ROUND = "--round"
 
 
-def main(description: str | None, things: dict[str, dict[str, Way]]) -> None:
-    """Runs the program: `things` are groups of ways, of which the first is what the others are told by."""
+def main(description: str | None, things: dict[str, dict[str, Way]], *, values: int = 3) -> None:
+    """Runs the program: `things` are groups of ways, of which the first is what the others are told by.
+
+    `values`: how many times each is measured in a round, for at least 20 ms.
+    """
     if ROUND in sys.argv or "--worker" in sys.argv:
         one_round(things)
         return
@@ -42,8 +46,13 @@ def main(description: str | None, things: dict[str, dict[str, Way]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "runs.json")
         for _ in range(options.rounds):
-            command = [sys.executable, sys.argv[0], ROUND, "--processes=1", "--values=5", "--min-time=0.02"]
-            command += ["--quiet", f"--append={file}", "--inherit-environ=PYTHONPATH"]
+            command = [sys.executable, sys.argv[0], ROUND, "--quiet", f"--append={file}", "--processes=1"]
+            command += [
+                f"--values={values}",
+                "--warmups=0",
+                "--min-time=0.02",
+                "--inherit-environ=PYTHONPATH",
+            ]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         suite = pyperf.BenchmarkSuite.load(str(file))
         if options.json:
@@ -67,9 +76,8 @@ def timer_of(way: Way) -> Callable[[int], float]:
     def measure(loops: int) -> float:
         if not made:
             made.append(way(stack))
-            import atexit
-
             atexit.register(stack.close)
+            made[0]()  # imports, threads, caches
         call, repeats = made[0], range(loops)
         start = time.perf_counter()
         for _ in repeats:
@@ -82,10 +90,10 @@ def timer_of(way: Way) -> Callable[[int], float]:
 def show(things: dict[str, dict[str, Way]], found: dict[str, Any]) -> None:
     for thing, ways in things.items():
         print(thing)
-        print(f"  {'':46}{'median us':>12}{'lowest us':>12}{'ratio':>9}")
+        print(f"  {'':46}{'median us':>16}{'lowest us':>16}{'ratio':>14}")
         base = None
         for name in ways:
             values = found[f"{thing}: {name}"].get_values()
             median = found[f"{thing}: {name}"].median()
             base = base or median
-            print(f"  {name:46}{median * 1e6:12.3f}{min(values) * 1e6:12.3f}{median / base:9.2f}")
+            print(f"  {name:46}{median * 1e6:16,.3f}{min(values) * 1e6:16,.3f}{median / base:14,.2f}")

@@ -98,12 +98,9 @@ void vlci_array_learn(struct vlci_realm *realm) {
     bool done = numpy->make && learn_number(api, numpy, HALF, 'e');
     for (int number = 0; done && number < LETTERS; number++)
         done = learn_number(api, numpy, number, letters[number]);
-    if (done) {
-        atomic_store(&realm->numpy, numpy);
-    } else {
-        api->PyErr_Clear();
-        forget(api, numpy);
-    }
+    if (!done) api->PyErr_Clear();
+    struct vlci_numpy *none = NULL; /* or another thread's, that came first while NumPy was asked */
+    if (!done || !atomic_compare_exchange_strong(&realm->numpy, &none, numpy)) forget(api, numpy);
 }
 
 void vlci_array_forget(struct vlci_realm *guest) {

@@ -20,8 +20,12 @@ void vlci_buffers_learn(struct vlci_realm *realm) {
         if (realm->buffer_types[i]) continue;
         vlci_object *module = api->PyDict_GetItemString(api->PyImport_GetModuleDict(), modules[i].module);
         if (!module) continue; /* borrowed */
-        realm->buffer_types[i] = api->PyObject_GetAttrString(module, modules[i].type);
-        if (!realm->buffer_types[i]) api->PyErr_Clear(); /* it is being imported */
+        vlci_object *type = api->PyObject_GetAttrString(module, modules[i].type);
+        if (!type) api->PyErr_Clear(); /* it is being imported */
+        if (realm->buffer_types[i])    /* by another thread, meanwhile */
+            api->Py_DecRef(type);
+        else
+            realm->buffer_types[i] = type;
     }
 }
 

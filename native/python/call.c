@@ -44,7 +44,11 @@ unsigned vlci_calls_inside(const struct vlci_realm *realm) {
     return count;
 }
 
-bool vlci_call_under_way(void) { return innermost; }
+bool vlci_call_returns_to(const struct vlci_realm *realm) {
+    const struct call *call = innermost;
+    while (call && call->caller != realm) call = call->outer;
+    return call;
+}
 
 /* Without clearing all of the record: the buffers of its messages and errors are 2.5 kB. */
 static void begin(struct call *call, struct vlci_realm *caller, struct vlci_realm *callee) {

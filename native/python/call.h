@@ -35,8 +35,8 @@ enum vlci_outcome vlci_call_kept(struct vlci_realm *caller, struct vlci_kept *ke
                                  vlci_object *const *args, Py_ssize_t count, vlci_object *names,
                                  vlci_object **result);
 
-/* Whether this thread is inside of a call, at whose end it frees what waits where it came from. */
-bool vlci_call_under_way(void);
+/* Whether this thread is inside of a call from the realm, at whose end it frees what waits there. */
+bool vlci_call_returns_to(const struct vlci_realm *realm);
 
 /* How many calls into the realm this thread is inside of. */
 unsigned vlci_calls_inside(const struct vlci_realm *realm);

@@ -109,10 +109,9 @@ static bool ask_to_settle(struct vlci_realm *owner, bool now) {
 }
 
 void vlci_settle_soon(struct vlci_realm *owner, bool much) {
-    bool returns = !owner->context && vlci_call_under_way(); /* which settles at its end */
+    if (!much && vlci_call_returns_to(owner)) return;
     atomic_bool *asked = much || !owner->context ? &owner->settling : &owner->settling_later;
-    if ((much || !returns) && !atomic_exchange(asked, true) && !ask_to_settle(owner, much))
-        atomic_store(asked, false);
+    if (!atomic_exchange(asked, true) && !ask_to_settle(owner, much)) atomic_store(asked, false);
 }
 
 void vlci_span_drop(struct vlci_span *span) {

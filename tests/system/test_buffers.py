@@ -280,6 +280,19 @@ def test_owners_are_released_without_another_call(kinds: dict[str, str]) -> None
                     until(free)
                 gone.clear()
 
+        # By a context that another context calls, on a thread of that one: no call returns to the host.
+        b = vlcs.VLC("b")
+        made = np.ones(10)
+        weakref.finalize(made, gone.append, None)
+        b.run(kinds.keep, made)
+        del made
+        def start(drop):
+            import threading, time
+            threading.Thread(target=lambda: (time.sleep(0.2), drop())).start()
+        a.run(start, b.import_module("kinds").drop)
+        until(lambda: gone)
+        gone.clear()
+
         # Dropped inside of a call of the owner's, more than may wait: it gets them when that returns.
         made = [np.ones(10) for _ in range(1000)]
         for value in made: weakref.finalize(value, gone.append, None)

@@ -26,7 +26,6 @@ enum {
 static void free_kept(struct vlci_kept *kept) {
     struct vlci_realm *owner = kept->owner;
     if (kept->object) owner->api.Py_DecRef(kept->object);
-    if (kept->parent) vlci_kept_drop(kept->parent);
     free(kept);
     vlci_realm_release(owner);
 }
@@ -55,11 +54,19 @@ static void unlist(struct vlci_kept *kept) {
     owner->kept_count -= !kept->parent;
 }
 
+/* UTF-8 that was cut anywhere is cut where a character begins: the last one goes. */
+static void end_with_a_character(char *text) {
+    char *end = text + strlen(text);
+    while (end > text && (*--end & 0xC0) == 0x80);
+    *end = '\0';
+}
+
 static struct vlci_kept *make(struct vlci_realm *owner, vlci_object *object, struct vlci_kept *parent,
                               const char *first, const char *separator, const char *second) {
     const struct vlci_api *api = &owner->api;
     char label[LONGEST_LABEL];
-    snprintf(label, sizeof label, "%s%s%s", first, separator, second);
+    size_t size = (size_t)snprintf(label, sizeof label, "%s%s%s", first, separator, second);
+    if (size >= sizeof label) end_with_a_character(label);
     struct vlci_kept *kept = calloc(1, sizeof *kept + strlen(label) + 1);
     if (!kept) {
         api->PyErr_NoMemory();
@@ -140,10 +147,11 @@ void vlci_kept_drop(struct vlci_kept *kept) {
     if (atomic_fetch_sub(&kept->references, 1) != 1) return;
     struct vlci_realm *owner = kept->owner;
     vlci_realm_retain(owner);
-    bool is_attribute = kept->parent;
+    struct vlci_kept *parent = kept->parent;
     pthread_mutex_lock(&owner->lock);
     bool ended = owner->kept_ended, many = !ended && ++owner->dropped_count >= MOST_WAITING;
     unlist(kept);
+    kept->parent = NULL;
     if (!ended) {
         kept->next_dropped = atomic_load(&owner->dropped);
         atomic_store(&owner->dropped, kept);
@@ -151,8 +159,10 @@ void vlci_kept_drop(struct vlci_kept *kept) {
     pthread_mutex_unlock(&owner->lock);
     if (ended)
         free_kept(kept);
-    else if (!is_attribute) /* of which only the name is to be freed */
+    else if (!parent || many)
         vlci_settle_soon(owner, many);
+    /* Of an attribute only its name is to be freed, which can wait. Its object may have nothing else that refers to it. */
+    if (parent) vlci_kept_drop(parent);
     vlci_realm_release(owner);
 }
 

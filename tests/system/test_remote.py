@@ -241,14 +241,27 @@ error = fails(vlcs.StateError, "stopped", a.run, lambda: __import__("builtins").
 assert h == h and not h == 3
 del h; a.run(drop); a.run(gc.collect)
 
-# with the object's own interpreter, destructors run
 def watched(path):
     class Watched:
+        def use(self): pass
         def __del__(self): open(path, "a").write("gone")
     return Watched()
+def text(): return open(sys.argv[1]).read()
+open(sys.argv[1], "w").close()
+# of which a method was used, or is all that is held
+h = a.run(watched, sys.argv[1], keep=True)
+h.use(); del h
+wait_until(lambda: text() == "gone")
+use = a.run(watched, sys.argv[1], keep=True).use
+use(); time.sleep(0.1)
+assert text() == "gone"
+del use
+wait_until(lambda: text() == "gone" * 2)
+
+# with the object's own interpreter, destructors run
 h = a.run(watched, sys.argv[1], keep=True)
 a.close()
-assert open(sys.argv[1]).read() == "gone"
+assert text() == "gone" * 3
 """,
         timeout=60,
         args=[str(tmp_path / "gone")],

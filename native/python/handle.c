@@ -179,8 +179,7 @@ static vlci_object *operate_here(struct vlci_realm *realm, struct vlci_kept *kep
         vlci_object *items[FEW_ARGUMENTS];
         Py_ssize_t count = api->PyTuple_Size(args);
         items[0] = object;
-        for (Py_ssize_t i = 0; i < count && i < FEW_ARGUMENTS - 1; i++)
-            items[i + 1] = api->PyTuple_GetItem(args, i);
+        for (Py_ssize_t i = 0; i < count; i++) items[i + 1] = api->PyTuple_GetItem(args, i);
         vlci_object *all = pack(api, items, count + 1);
         if (all)
             result =
@@ -270,8 +269,12 @@ static PyObject *handle_operate(PyObject *object, PyObject *args) {
     Py_ssize_t count = api->PyTuple_Size(tuple) - 1;
     vlci_object *number = api->PyTuple_GetItem(tuple, 0);
     if (!number) return NULL;
-    for (Py_ssize_t i = 0; i < count && i < FEW_ARGUMENTS - 1; i++)
-        items[i] = api->PyTuple_GetItem(tuple, i + 1);
+    if (count >= FEW_ARGUMENTS) {
+        api->PyErr_SetString(api->PyDict_GetItemString(api->PyEval_GetBuiltins(), "TypeError"),
+                             "too many arguments: no operator takes as many");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) items[i] = api->PyTuple_GetItem(tuple, i + 1);
     return (PyObject *)operate(self, (int)api->PyLong_AsLong(number), items, count, NULL);
 }
 

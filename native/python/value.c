@@ -163,7 +163,7 @@ static bool write_item(struct writer *writer, vlci_object *item) {
 }
 
 /* Numbers in a row, with one tag for all: how many, 0 where the next item has to be written by itself. Nothing runs
- * meanwhile that could change the sequence. */
+ * meanwhile that could change the sequence, but a finalizer may have made it shorter before. */
 static Py_ssize_t write_numbers(struct writer *writer, vlci_object *sequence,
                                 vlci_object *(*get)(vlci_object *, Py_ssize_t), Py_ssize_t start,
                                 Py_ssize_t end) {
@@ -178,7 +178,8 @@ static Py_ssize_t write_numbers(struct writer *writer, vlci_object *sequence,
     char *room = put_sized(writer->message, floats ? FLOATS : INTS, 0, NULL)
                      ? vlci_message_grow(message, (size_t)(end - start) * sizeof(double))
                      : NULL; /* for all that may come, given back below */
-    for (Py_ssize_t i = start; room && i < end && (item = get(sequence, i))->type == type; i++, count++) {
+    for (Py_ssize_t i = start; room && i < end && (item = get(sequence, i)) && item->type == type;
+         i++, count++) {
         if (floats) {
             double number = api->PyFloat_AsDouble(item);
             memcpy(room + count * sizeof number, &number, sizeof number);

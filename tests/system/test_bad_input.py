@@ -240,6 +240,30 @@ def test_what_cannot_be_pickled() -> None:
     )
 
 
+def test_a_list_that_becomes_shorter_while_it_is_written() -> None:
+    run_child(
+        PRELUDE
+        + """
+import gc
+nest = frozenset([frozenset([frozenset([frozenset([1])])])])  # iterators start collections, up to 3.11
+values = [nest, *map(float, range(100))]
+def shrink(phase, info):
+    if len(values) > 20: values.pop()
+vlc = vlcs.VLC()
+there = vlc.import_module("builtins").list
+for send in (lambda: vlc.run(list, values), lambda: there(values)):
+    values[1:] = map(float, range(100))
+    gc.callbacks.append(shrink)
+    gc.set_threshold(1)
+    sent = send()
+    gc.set_threshold(700)
+    gc.callbacks.clear()
+    assert 20 <= len(sent) <= 101 and sent == [nest, *map(float, range(len(sent) - 1))], sent
+""",
+        timeout=60,
+    )
+
+
 def test_what_cannot_be_rebuilt_there_or_here() -> None:
     check(
         """

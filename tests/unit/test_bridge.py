@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from vlcs._core import _serving, _sharing
+from vlcs._core import _codec, _serving, _sharing
 from vlcs._core._bridge import Bridge
 from vlcs._core._errors import PicklingError, RemoteError, RemoteTraceback
 from vlcs._core._instance import _GUEST_SOURCES
@@ -499,3 +499,20 @@ def _by_value(answer: Any) -> bytes:
     import cloudpickle
 
     return bytes(cloudpickle.dumps(answer, protocol=5))
+
+
+class Nesting:
+    """Pickled by code that pickles others itself, as a call in `__reduce__` does."""
+
+    def __reduce__(self) -> Any:
+        memory = bytearray(b"lent")
+        assert _codec.dumps(memoryview(memory), plain=True)[1] == [memory]
+        assert pickle.loads(_codec.dumps_in_band(memoryview(memory))) == memory  # noqa: S301 - our own
+        return list, ()
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_pickling_while_pickling(*, plain: bool) -> None:
+    value = [Nesting(), memoryview(b"own")]
+    assert pickle.loads(_codec.dumps_in_band(value)) == [[], b"own"]  # noqa: S301 - our own
+    assert len(_codec.dumps(value, plain=plain)[1]) == 1

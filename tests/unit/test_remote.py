@@ -52,6 +52,19 @@ def test_operators() -> None:
         hash(vlcs.remote([]))
 
 
+def test_operators_called_as_methods_with_too_many_arguments() -> None:
+    number: Any = vlcs.remote(7)
+    for count in (2, 11, 12, 1000):
+        with pytest.raises(TypeError, match="arguments"):
+            number.__add__(*range(count))
+
+
+def test_a_long_name_is_cut_between_characters() -> None:
+    for offset in range(3):
+        kind = type("x" * offset + "\N{SNOWMAN}" * 100, (), {})
+        assert "x" * offset + "\N{SNOWMAN}" * 50 in repr(vlcs.remote(kind()))
+
+
 def test_attributes() -> None:
     class Box:
         size = 1

@@ -153,16 +153,26 @@ def _lend(value: Any) -> Any:
 def dumps_in_band(pickler: Any, value: Any) -> bytes:
     """Pickles with nothing beside: what would be lent is copied."""
     file = io.BytesIO()
+    before = is_copying()  # the code of a class, which pickling runs, may make calls itself
     _thread.copies = True
     try:
         pickler(file, protocol=5).dump(value)
     finally:
-        _thread.copies = False
+        _thread.copies = before
     return file.getvalue()
 
 
 def dumps(pickler: Any, value: Any) -> tuple[bytes, list[Any]]:
     """Pickles by a class of picklers; the second is what goes beside, to be lent, in order."""
+    before = is_copying()
+    _thread.copies = False
+    try:
+        return _dump(pickler, value)
+    finally:
+        _thread.copies = before
+
+
+def _dump(pickler: Any, value: Any) -> tuple[bytes, list[Any]]:
     file = io.BytesIO()
     buffers: list[Any] = []
     made = pickler(file, protocol=5, buffer_callback=buffers.append)

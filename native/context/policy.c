@@ -208,7 +208,7 @@ void vlci_policy_apply(vlc_context *context, void *base, size_t length) {
 
 /* What the thread had when it came. False: the kernel does not tell. */
 static bool keep(struct vlci_thread *thread, struct vlci_visit *visit) {
-    if (visit == &thread->base || visit->has_policy) return true;
+    if (visit->has_policy) return true;
     if (vlci_os_policy_get(&visit->kernel_policy)) return false;
     visit->has_policy = true;
     visit->policy = thread->policy;
@@ -239,6 +239,18 @@ void vlci_policy_leave(struct vlci_visit *visit) {
     if (!visit->has_policy) return;
     vlci_os_policy_set(&visit->kernel_policy);
     vlci_thread_current->policy = visit->policy;
+}
+
+void vlci_policy_inherit(struct vlci_thread *made) {
+    const struct vlci_thread *maker = vlci_thread_current;
+    if (!maker || !maker->policy) return;
+    made->policy = maker->policy;
+    made->own_policy = maker->own_policy;
+}
+
+void vlci_policy_begin(vlc_context *context, struct vlci_thread *thread) {
+    const struct vlci_policy *wanted = atomic_load_explicit(&context->policy, memory_order_acquire);
+    if (wanted != thread->policy) take(thread, &thread->base, wanted);
 }
 
 void vlci_policy_follow(vlc_context *context) {

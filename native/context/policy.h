@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 struct vlci_visit;
+struct vlci_thread;
 
 /* Never changed once a context has it, and never freed before it: threads compare its address with their own. */
 struct vlci_policy {
@@ -48,6 +49,11 @@ void vlci_policy_leave(struct vlci_visit *visit);
 
 /* The calling thread is about to change its policy by itself: it gets the one before back when it leaves. */
 void vlci_policy_keep(void);
+
+/* A thread begins with what its maker had at that moment, which may be another context's: noted by the maker, and
+ * put right by the new thread, before others can see it. */
+void vlci_policy_inherit(struct vlci_thread *made);
+void vlci_policy_begin(vlc_context *context, struct vlci_thread *thread);
 
 /* Where the calling thread may have missed a change, if it is inside of the context. */
 void vlci_policy_follow(vlc_context *context);

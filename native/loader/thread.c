@@ -109,6 +109,8 @@ static void thread_end(void *record) {
 static void thread_register(struct vlci_thread *thread, vlc_context *owner, void *start) {
     struct vlci_thread *known = vlci_thread_current;
     if (known) {
+        known->policy = thread->policy;
+        known->own_policy = thread->own_policy;
         vlci_memory_give(thread, sizeof *thread);
         thread = known;
     }
@@ -162,9 +164,10 @@ struct beginning {
     void *argument;
     vlc_context *context, *maker; /* whose thread made it; NULL: the host's */
     struct vlci_stack *stack;     /* of a resident context's thread */
-    bool
-        awaited; /* its maker waits until it has begun: for the stack, or since its own context, which cannot be
-                     closed meanwhile, is read */
+    bool from_elsewhere;          /* its maker is inside of another context */
+    /* Its maker waits until it has begun: for the stack, or since another context, which cannot be closed
+     * meanwhile, is read. */
+    bool awaited;
     _Atomic(int) state;
     struct vlci_thread *thread; /* made by the creator, who can still say that memory has run out */
 };
@@ -180,6 +183,13 @@ static void answer(struct beginning *begin, bool awaited, int state) {
     }
 }
 
+/* Where it has the mask of the context that its maker is inside of: one narrower than ours is nobody's choice then. */
+static void take_slice(vlc_context *context) {
+    cpu_set_t slice;
+    vlci_context_cpus(context, &slice);
+    vlci_os_affinity_set(0, &slice);
+}
+
 static void *thread_begin(void *argument) {
     struct beginning begin = *(struct beginning *)argument;
     if (begin.stack && !vlci_stack_begin(begin.context, begin.stack)) { /* no slots for the context's code */
@@ -190,6 +200,8 @@ static void *thread_begin(void *argument) {
     vlci_os_signals_block(&signals);
     vlci_quality_begin(begin.context,
                        begin.maker); /* before vlc_threads tells of it: 40 ms, with control groups */
+    if (begin.from_elsewhere) take_slice(begin.context);
+    vlci_policy_begin(begin.context, begin.thread);
     thread_register(begin.thread, begin.context, (void *)begin.function);
     vlci_os_signals_restore(&signals);
     answer(argument, begin.awaited, BEGUN);
@@ -233,17 +245,21 @@ static int create_on_stack(struct beginning *begin, pthread_t *handle, const pth
 
 int vlci_thread_create(vlc_context *context, pthread_t *handle, const pthread_attr_t *attributes,
                        void *(*function)(void *), void *argument) {
-    vlc_context *maker = vlci_thread_current ? vlci_thread_current->owner : NULL;
-    bool awaited = context->slots || (maker && maker != context);
+    const struct vlci_thread *self = vlci_thread_current;
+    vlc_context *maker = self ? self->owner : NULL, *around = self ? self->visit->context : NULL;
+    bool from_elsewhere = around && around != context;
+    bool awaited = context->slots || from_elsewhere || (maker && maker != context);
     struct beginning *begin = malloc(sizeof *begin);
     struct vlci_thread *thread = begin ? vlci_memory_take(sizeof *thread) : NULL;
     int failed = thread && vlci_context_thread_begins(context) ? 0 : EAGAIN;
     if (!failed) {
+        vlci_policy_inherit(thread);
         *begin = (struct beginning){
             .function = function,
             .argument = argument,
             .context = context,
             .maker = maker,
+            .from_elsewhere = from_elsewhere,
             .awaited = awaited,
             .thread = thread,
         };

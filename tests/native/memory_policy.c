@@ -119,6 +119,30 @@ static void check_change(void) {
     context_close(a);
 }
 
+/* A thread begins with the policy of whoever makes it; a context's has the context's, or what the host's have. */
+static void check_threads_of_visitors_elsewhere(void) {
+    vlc_error error = VLC_ERROR_INIT;
+    uint64_t mask = bits(nodes, node_count);
+    vlc_context *bound = with_policy("bound", VLC_MEMORY_BIND, NULL, 0), *plain = context_new("plain"),
+                *local = with_policy("local", VLC_MEMORY_LOCAL, NULL, 0);
+    REQUIRE(syscall(SYS_set_mempolicy, MODE_INTERLEAVE, &mask, 65ul) == 0, "set_mempolicy: %d", errno);
+    REQUIRE(vlc_enter(bound, &error) == VLC_OK, "%s", error.message);
+    CHECK_EQUAL(mode_of_pool(plain), MODE_INTERLEAVE);
+    CHECK_EQUAL(mode_of_pool(local), MODE_LOCAL);
+    REQUIRE(vlc_leave(bound, &error) == VLC_OK, "%s", error.message);
+    CHECK_EQUAL(vlc_set_memory(plain, VLC_MEMORY_BIND, NULL, 0, &error), VLC_OK);
+    CHECK_EQUAL(mode_of_pool(plain), MODE_BIND);
+    vlc_context *const both[] = { plain, local };
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQUAL(vlc_set_memory(both[i], VLC_MEMORY_DEFAULT, NULL, 0, &error), VLC_OK);
+        CHECK_EQUAL(mode_of_pool(both[i]), MODE_INTERLEAVE);
+    }
+    REQUIRE(syscall(SYS_set_mempolicy, MODE_DEFAULT, NULL, 0ul) == 0, "set_mempolicy: %d", errno);
+    context_close(bound);
+    context_close(plain);
+    context_close(local);
+}
+
 /* Ranges that are taken while the policy changes have the last one. */
 static atomic_bool stop;
 static void *change_on(void *context) {
@@ -253,6 +277,7 @@ int main(void) {
     check_each_policy();
     check_nested_visits();
     check_change();
+    check_threads_of_visitors_elsewhere();
     check_change_while_ranges_are_taken();
     check_libraries();
     check_pages_are_counted();

@@ -181,12 +181,29 @@ static void resize_while_a_thread_is_elsewhere(const uint32_t *cpus) {
     context_close(mover.context);
 }
 
+/* A thread that is made on a visit to another context has the slice, and not what both have. */
+static void check_threads_made_elsewhere(const uint32_t *cpus) {
+    vlc_error error = VLC_ERROR_INIT;
+    vlc_task *task = NULL;
+    int32_t id;
+    vlc_context *both = context_on("both", cpus, 2), *one = context_on("one", cpus, 1);
+    CHECK_EQUAL(vlc_enter(one, &error), VLC_OK);
+    CHECK_EQUAL(vlc_submit(both, nothing, NULL, &task, &error), VLC_OK);
+    CHECK_EQUAL(vlc_leave(one, &error), VLC_OK);
+    CHECK_EQUAL(vlc_wait(task, NULL, &error), VLC_OK);
+    REQUIRE(vlc_threads(both, &id, 1) == 1, "not one thread");
+    check_mask(id, cpus, 2);
+    context_close(one);
+    context_close(both);
+}
+
 int main(void) {
     uint32_t cpus[2], seen[4] = { 0 };
     two_cpus(cpus);
     size_t outside = process_cpus(NULL, 0);
     vlc_error error = VLC_ERROR_INIT;
     vlc_task *task = NULL;
+    check_threads_made_elsewhere(cpus);
     vlc_context *a = context_on("a", cpus, 1);
     load(a, FIXTURE("cpus"), RTLD_NOW);
     load(a, FIXTURE("threads"), RTLD_NOW | RTLD_GLOBAL);

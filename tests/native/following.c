@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 static uint32_t cpus[2];
 
@@ -249,6 +250,41 @@ static void loaded_later(void) {
     context_close(context);
 }
 
+/* One whose functions somebody else knows takes part from then on, also where a thread is just following. */
+static vlc_library *given;
+
+static void give(void) {
+    vlc_error error = VLC_ERROR_INIT;
+    int (*get)(void) = (int (*)(void))(void *)find(inner, given, "sized_given_get");
+    void (*set)(int) = (void (*)(int))(void *)find(inner, given, "sized_given_set");
+    for (int again = 0; again < 2; again++)
+        CHECK_EQUAL(vlc_control(inner, "given", get, set, 0, &error), VLC_OK);
+    CHECK_REFUSED(vlc_control(inner, "", get, set, 0, &error), error, VLC_BAD_ARGUMENT, "give a name");
+    CHECK_REFUSED(vlc_control(inner, "host", getpid, set, 0, &error), error, VLC_BAD_ARGUMENT, "'host'");
+}
+
+static void *resize_to_one(void *unused) {
+    resize(inner, 1);
+    return unused;
+}
+
+static void given_later(void) {
+    pthread_t thread;
+    inner = context_in(VLC_RESIDENT_NEVER, NULL, 2);
+    vlc_library *openmp = load(inner, FIXTURE("sized_openmp"), RTLD_NOW);
+    given = load(inner, FIXTURE("sized_given"), RTLD_NOW);
+    resize(inner, 2);
+    call(inner, find(inner, openmp, "sized_when_told"), (long)give); /* this thread, as it enters next */
+    REQUIRE(!pthread_create(&thread, NULL, resize_to_one, NULL), "no thread");
+    pthread_join(thread, NULL);
+    CHECK_EQUAL(ask(inner, openmp, "sized_number"), 1);
+    CHECK_EQUAL(ask(inner, given, "sized_sets"), 0);
+    resize(inner, 2);
+    CHECK_EQUAL(pool_of(inner, "sized_given").state, VLC_POOL_FOLLOWS_ENTRY);
+    CHECK_EQUAL(ask(inner, given, "sized_told"), 2);
+    context_close(inner);
+}
+
 /* A library that nobody can tell: its threads are counted. */
 static void strangers_are_named(void) {
     vlc_context *context = context_in(VLC_RESIDENT_NEVER, NULL, 1);
@@ -274,6 +310,7 @@ int main(void) {
     without_a_number();
     nothing_changes_within_a_call();
     loaded_later();
+    given_later();
     strangers_are_named();
     return check_result();
 }

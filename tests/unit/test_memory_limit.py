@@ -29,7 +29,24 @@ def test_forms(text: Any, size: int) -> None:
 
 @pytest.mark.parametrize(
     "limit",
-    ["", "GiB", "2 Gib", "-1GiB", "1e9", "2G iB", 0, -5, True, 1.5, b"1GiB", [1], 1 << 63, "9999999TiB"],
+    [
+        "",
+        "GiB",
+        "2 Gib",
+        "-1GiB",
+        "1e9",
+        "2G iB",
+        0,
+        -5,
+        True,
+        1.5,
+        b"1GiB",
+        [1],
+        1 << 63,
+        "9999999TiB",
+        "9" * 5000,
+        f"{'9' * 400}.5GB",
+    ],
 )
 def test_what_cannot_be_read(limit: Any) -> None:
     with pytest.raises(vlcs.ArgumentError, match='"2GiB"'):

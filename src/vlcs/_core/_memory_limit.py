@@ -23,7 +23,7 @@ def read(limit: Any) -> int:
         return 0
     try:
         size = _bytes(limit) if isinstance(limit, str) else operator.index(limit)
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError, OverflowError):  # the last two: of thousands of digits
         size = 0
     if isinstance(limit, bool) or not 0 < size < 1 << 63:
         raise ArgumentError(

@@ -145,6 +145,12 @@ def test_a_forked_child_leaves_its_parents_groups(tmp_path: Path, monkeypatch: p
     root = kernel.with_v2(tmp_path)
     control = Control(ALL, {0}, root=root)
     monkeypatch.setattr(os, "getpid", lambda: 4711)
+    with (
+        pytest.raises(vlcs.SystemRefusedError, match=r"it is the parent's; nothing was changed"),
+        control.moving({1}),
+    ):
+        pytest.fail("the slice was changed")
+    assert made(root)[0].words("cpuset.cpus") == ["0"]
     control.remove()
     assert len(made(root)) == 1
 

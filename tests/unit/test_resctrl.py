@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,6 +90,16 @@ def test_a_resize_divides_the_new_caches_and_gives_the_old_ones_back(tmp_path: P
     assert schemata(group) == ["L3:0=7ff;1=3", "MB:0=100;1=50"]
     assert lines(resctrl)["bandwidth"].granted == "50 % of cache domain 1"
     resctrl.remove()
+
+
+def test_a_forked_child_leaves_the_group_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = kernel.with_resctrl(tmp_path)
+    resctrl = Resctrl(Quality(bandwidth=50), {0}, root)
+    before = schemata(made(root)[0])
+    monkeypatch.setattr(os, "getpid", lambda: 4711)
+    with pytest.raises(vlcs.SystemRefusedError, match=r"since fork\(\)"), resctrl.moving({2}):
+        pytest.fail("the slice was changed")
+    assert schemata(made(root)[0]) == before
 
 
 def test_no_more_groups_than_the_cpu_knows(tmp_path: Path) -> None:

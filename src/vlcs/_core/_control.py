@@ -149,8 +149,8 @@ class Control:
             with suppress(OSError):
                 self._set_cpus(group, before)
             raise SystemRefusedError(
-                f"cannot move the cpuset {group.folder} to CPU {format_list(cpus)}: {error.strerror}. The "
-                "group above may have lost these CPUs; nothing was changed.",
+                f"cannot move the cpuset {group.folder} to CPU {format_list(cpus)}: {error.strerror}; "
+                "nothing was changed. The group above may have lost these CPUs.",
                 str(group.folder),
                 error.errno or 0,
             ) from error

@@ -6,6 +6,7 @@ found by the next that makes one in the same place, and removed.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import os
@@ -65,7 +66,9 @@ class Group:
         return str(self.folder / self._tasks)
 
     def set(self, file: str, value: object) -> None:
-        """Writes one of its files. Raises OSError."""
+        """Writes one of its files. Raises OSError; in a forked child always: the group is its parent's."""
+        if os.getpid() != self._maker:
+            raise OSError(errno.EPERM, "since fork() it is the parent's", str(self.folder / file))
         _kernel_text.write(self.folder / file, str(value))
 
     def threads(self) -> frozenset[int]:

@@ -165,6 +165,35 @@ wait_until(lambda: a.stats().kept == 0)
     )
 
 
+def test_what_changes_in_place_stays_there() -> None:
+    run_child(
+        CONTEXTS
+        + """
+class Total:  # which gives another object, that is no data
+    def __init__(self, of): self.of = of
+    def __iadd__(self, more): return Total(self.of + more)
+for vlc in (a, r):
+    for kind, more, whole in ((list, [2], [1, 2]), (set, {2}, {1, 2})):
+        there = vlc.run(kind, [1], keep=True)
+        kept = there
+        if kind is list: there += more
+        else: there |= more
+        assert there is kept and there == whole
+    numbers = vlc.run(list, [1], keep=True)
+    numbers += vlc.run(list, [2], keep=True)  # by a handle
+    numbers += numbers
+    assert isinstance(numbers, vlcs.RemoteObject) and numbers == [1, 2, 1, 2]
+    number = vlc.run(int, 3, keep=True)
+    number **= 2
+    assert type(number) is int and number == 9
+    total = vlc.run(Total, 1, keep=True)
+    total += 4
+    assert isinstance(total, vlcs.RemoteObject) and total.of == 5
+""",
+        timeout=60,
+    )
+
+
 def test_exceptions_come_through_all_levels() -> None:
     run_child(
         CONTEXTS

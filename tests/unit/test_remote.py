@@ -52,6 +52,19 @@ def test_operators() -> None:
         hash(vlcs.remote([]))
 
 
+def test_operators_in_place() -> None:
+    numbers = [1]
+    handle = same = vlcs.remote(numbers)
+    handle += [2]
+    handle *= 2
+    assert handle is same
+    assert numbers == [1, 2, 1, 2]
+    number: Any = vlcs.remote(7)
+    number += 1
+    assert type(number) is int
+    assert number == 8
+
+
 def test_operators_called_as_methods_with_too_many_arguments() -> None:
     number: Any = vlcs.remote(7)
     for count in (2, 11, 12, 1000):

@@ -177,6 +177,18 @@ def _method(name: str, operation: str) -> Any:
     return forward
 
 
+def _in_place(name: str, operation: str) -> Any:
+    number = _NUMBERS[operation]
+
+    def change(self: Any, other: Any) -> Any:
+        answer = self._vlcs_operate(number, other)
+        return self if answer is None else answer[0]
+
+    change.__name__ = name
+    change.__qualname__ = f"RemoteObject.{name}"
+    return change
+
+
 def _comparison(operation: str) -> Any:
     number = _NUMBERS[operation]
 
@@ -199,9 +211,9 @@ def _forward() -> None:
         setattr(RemoteObject, f"__{name}__", _comparison(name))
     for name in _serving.BINARY:
         bare = name.rstrip("_")
-        for prefix in ("", "r", "i"):
+        for prefix, make in (("", _method), ("r", _method), ("i", _in_place)):
             full = f"__{prefix}{bare}__"
-            setattr(RemoteObject, full, _method(full, prefix + name))
+            setattr(RemoteObject, full, make(full, prefix + name))
 
 
 _forward()

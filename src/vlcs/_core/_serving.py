@@ -200,6 +200,16 @@ def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda right, left: function(left, right)
 
 
+def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """None where the object has changed itself, as a list does; else what takes its place, in a tuple."""
+
+    def change(target: Any, other: Any) -> tuple[Any] | None:
+        result = function(target, other)
+        return None if result is target else (result,)
+
+    return change
+
+
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 _BITWISE = ("lshift", "rshift", "and_", "or_", "xor")
 _OF_NUMBERS = ("neg", "pos", "invert", "abs", "int", "float")
@@ -232,7 +242,7 @@ for _name in COMPARING:
 for _name in BINARY:
     OPERATIONS[_name] = getattr(operator, _name)
     OPERATIONS[f"r{_name}"] = _swapped(getattr(operator, _name))
-    OPERATIONS[f"i{_name}"] = getattr(operator, f"i{_name}".rstrip("_"))
+    OPERATIONS[f"i{_name}"] = _in_place(getattr(operator, f"i{_name}".rstrip("_")))
 operations = tuple(OPERATIONS.values())
 NUMBERS: dict[str, int] = {name: number for number, name in enumerate(OPERATIONS)}
 """By which the two sides name them: of Pythons of any version, as both have this text."""

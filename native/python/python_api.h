@@ -47,6 +47,7 @@ typedef struct vlci_thread_state vlci_thread_state; /* a PyThreadState of some i
     X(int, PyErr_GivenExceptionMatches, (vlci_object *, vlci_object *))                                      \
     X(vlci_object *, PyErr_NoMemory, (void))                                                                 \
     X(void, PyErr_NormalizeException, (vlci_object **, vlci_object **, vlci_object **))                      \
+    X(vlci_object *, PyErr_Occurred, (void))                                                                 \
     X(void, PyErr_Restore, (vlci_object *, vlci_object *, vlci_object *))                                    \
     X(void, PyErr_SetString, (vlci_object *, const char *))                                                  \
     X(vlci_object *, PyEval_GetBuiltins, (void))                                                             \

@@ -235,7 +235,7 @@ static bool write_set(struct writer *writer, vlci_object *object, int tag) {
         api->Py_DecRef(item);
     }
     api->Py_DecRef(iterator);
-    return done && left == 0;
+    return done && left == 0 && !api->PyErr_Occurred(); /* it refuses to go on where the set was changed */
 }
 
 static bool write_container(struct writer *writer, vlci_object *object, int flag) {

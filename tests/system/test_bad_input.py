@@ -264,6 +264,34 @@ for send in (lambda: vlc.run(list, values), lambda: there(values)):
     )
 
 
+def test_a_set_that_grows_while_it_is_written() -> None:
+    run_child(
+        PRELUDE
+        + """
+import gc
+nest = frozenset([frozenset([frozenset([frozenset([1])])])])  # iterators start collections, up to 3.11
+vlc = vlcs.VLC()
+there = vlc.import_module("builtins").len
+for send in (lambda values: vlc.run(len, values), lambda values: there(values)):
+    for moment in range(12):
+        values, collections = {nest}, []
+        def grow(phase, info):
+            collections.append(phase)
+            if len(collections) == moment: values.add(5)
+        gc.collect()
+        gc.callbacks.append(grow)
+        gc.set_threshold(1)
+        try:
+            assert send(values) in (1, 2), moment
+        except vlcs.PicklingError as error:
+            assert "changed size during iteration" in str(error), error
+        gc.set_threshold(700)
+        gc.callbacks.clear()
+""",
+        timeout=60,
+    )
+
+
 def test_what_cannot_be_rebuilt_there_or_here() -> None:
     check(
         """

@@ -267,6 +267,7 @@ int vlc_set_memory(vlc_context *context, uint32_t memory, const uint32_t *nodes,
     cpu_set_t cpus;
     struct vlci_policy *made = NULL;
     int status = vlci_context_check_open(context, error);
+    VLCI_HOLD(&context->resize_lock); /* its nodes may be those of the slice's CPUs */
     vlci_context_cpus(context, &cpus);
     if (!status) status = vlci_policy_make(context->name, memory, nodes, count, &cpus, &made, error);
     if (status) return status;

@@ -180,17 +180,15 @@ int vlc_resize(vlc_context *context, const uint32_t *cpus, size_t count, vlc_err
     struct resizing to = { .context = context, .may_set = !vlci_visit_is_inside(context) };
     int status = vlci_context_check_open(context, error);
     if (!status) status = vlci_slice_check(context->name, cpus, count, &to.cpus, error);
+    VLCI_HOLD(&context->resize_lock);
     if (!status) status = vlci_policy_on(context, &to.cpus, &to.policy, error);
     if (!status && !(to.view = vlci_child_view_make(&to.cpus)))
         status = vlci_fail(error, VLC_SYSTEM, ENOMEM, context->name,
                            "cannot resize context '%s': out of memory", context->name);
-    if (!status) {
-        VLCI_HOLD(&context->resize_lock);
-        if (vlci_controllers_find(context))
-            status = vlci_visit_run_unmoved(context, change_and_tell, &to, error);
-        else
-            change(&to);
-    }
+    if (!status && vlci_controllers_find(context))
+        status = vlci_visit_run_unmoved(context, change_and_tell, &to, error);
+    else if (!status)
+        change(&to);
     if (status) { /* nothing has taken them */
         free(to.policy);
         free(to.view);

@@ -2,6 +2,7 @@
  * `tests/vm/run --shell BUILD/tests/native/memory_nodes` runs it where there is no such machine. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "fixtures/memory.h"
@@ -210,6 +211,46 @@ static void check_resize(void) {
     context_close(a);
 }
 
+/* A policy that is given while the context is resized is for the CPUs that it has then. */
+static struct {
+    vlc_context *context;
+    pthread_barrier_t start;
+    atomic_bool stop;
+} giver;
+static void *give_policies(void *unused) {
+    vlc_error error = VLC_ERROR_INIT;
+    pthread_barrier_wait(&giver.start);
+    do {
+        CHECK_EQUAL(vlc_set_memory(giver.context, VLC_MEMORY_DEFAULT, NULL, 0, &error), VLC_OK);
+        CHECK_EQUAL(vlc_set_memory(giver.context, VLC_MEMORY_BIND, NULL, 0, &error), VLC_OK);
+    } while (!giver.stop);
+    return unused;
+}
+static void check_resize_meanwhile(void) {
+    enum { ROUNDS = 2000 };
+    vlc_error error = VLC_ERROR_INIT;
+    giver.context = context_new("a");
+    pthread_barrier_init(&giver.start, NULL, 2);
+    int wrong = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_t thread;
+        uint32_t seen = 0;
+        size_t count;
+        giver.stop = false;
+        REQUIRE(!pthread_create(&thread, NULL, give_policies, NULL), "no thread");
+        pthread_barrier_wait(&giver.start);
+        for (int i = 0; i < 2 + round % 2; i++)
+            CHECK_EQUAL(vlc_resize(giver.context, &cpus[i % 2], 1, &error), VLC_OK);
+        giver.stop = true;
+        pthread_join(thread, NULL);
+        CHECK_EQUAL(vlc_memory_policy(giver.context, &seen, 1, &count), VLC_MEMORY_BIND);
+        wrong += count != 1 || seen != nodes[!(round % 2)];
+    }
+    CHECK(!wrong, "%d of %d times the nodes are those of other CPUs", wrong, ROUNDS);
+    pthread_barrier_destroy(&giver.start);
+    context_close(giver.context);
+}
+
 /* To be bound is a boundary. */
 static void check_boundary(void) {
     uint64_t mask[16] = { 0 };
@@ -243,6 +284,7 @@ int main(void) {
     check_other_policies();
     check_migration();
     check_resize();
+    check_resize_meanwhile();
     check_boundary();
     return check_result();
 }

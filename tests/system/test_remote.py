@@ -169,6 +169,7 @@ def test_what_changes_in_place_stays_there() -> None:
     run_child(
         CONTEXTS
         + """
+import contextlib, mmap
 class Total:  # which gives another object, that is no data
     def __init__(self, of): self.of = of
     def __iadd__(self, more): return Total(self.of + more)
@@ -186,6 +187,13 @@ for vlc in (a, r):
     number = vlc.run(int, 3, keep=True)
     number **= 2
     assert type(number) is int and number == 9
+    # What `with` gives, too: of an mmap it was a memoryview.
+    with vlc.run(mmap.mmap, -1, 8, keep=True) as memory:
+        memory.write(b"there")
+        assert memory[:5] == b"there"
+    assert memory.closed
+    with vlc.run(contextlib.nullcontext, print, keep=True) as found:
+        assert isinstance(found, vlcs.RemoteObject) and found.__name__ == "print"
     total = vlc.run(Total, 1, keep=True)
     total += 4
     assert isinstance(total, vlcs.RemoteObject) and total.of == 5

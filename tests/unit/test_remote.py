@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import math
 import pickle
@@ -95,9 +96,13 @@ def test_attributes() -> None:
 def test_with(tmp_path: Any) -> None:
     file: Any = vlcs.remote((tmp_path / "file").open("w"))
     with file as same:
+        assert same is file
         same.write("text")
     assert file.closed
     assert (tmp_path / "file").read_text() == "text"
+    manager: Any = vlcs.remote(contextlib.nullcontext())
+    with manager as nothing:
+        assert nothing is None
 
 
 def test_is_nowhere_to_be_pickled_but_in_calls() -> None:

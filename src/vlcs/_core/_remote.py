@@ -103,7 +103,7 @@ class RemoteObject(Handle):
         return f"<vlcs.RemoteObject {self._vlcs_label}{where}: {text}>"
 
     def __enter__(self) -> Any:
-        return self._vlcs_operate(_NUMBERS["enter"])
+        return _or(self, self._vlcs_operate(_NUMBERS["enter"]))
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         number = _NUMBERS["exit"]
@@ -177,12 +177,16 @@ def _method(name: str, operation: str) -> Any:
     return forward
 
 
+def _or(handle: Any, answer: Any) -> Any:
+    """What `_serving._if_other` says."""
+    return handle if answer is None else answer[0]
+
+
 def _in_place(name: str, operation: str) -> Any:
     number = _NUMBERS[operation]
 
     def change(self: Any, other: Any) -> Any:
-        answer = self._vlcs_operate(number, other)
-        return self if answer is None else answer[0]
+        return _or(self, self._vlcs_operate(number, other))
 
     change.__name__ = name
     change.__qualname__ = f"RemoteObject.{name}"

@@ -178,7 +178,7 @@ def _signature(target: Any) -> tuple[list[tuple[str, int, str | None, str | None
 
 
 def _enter(target: Any) -> Any:
-    return type(target).__enter__(target)
+    return _if_other(type(target).__enter__(target), target)
 
 
 def _exit(target: Any, error: BaseException | None) -> bool:
@@ -200,14 +200,13 @@ def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda right, left: function(left, right)
 
 
+def _if_other(result: Any, target: Any) -> tuple[Any] | None:
+    """In a tuple; None where it is the target itself, which is known there, and would be copied as data."""
+    return None if result is target else (result,)
+
+
 def _in_place(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """None where the object has changed itself, as a list does; else what takes its place, in a tuple."""
-
-    def change(target: Any, other: Any) -> tuple[Any] | None:
-        result = function(target, other)
-        return None if result is target else (result,)
-
-    return change
+    return lambda target, other: _if_other(function(target, other), target)
 
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")

@@ -609,6 +609,10 @@ void *vlci_heap_remap(void *address, size_t old_length, size_t new_length, int f
         if (new_length < old_length) vlci_heap_unmap((char *)address + new_length, old_length - new_length);
         return address;
     }
+    if (!new_length || !mapping_of(address, old_length)) {
+        errno = new_length ? EFAULT : EINVAL;
+        return MAP_FAILED;
+    }
     if (!(flags & MREMAP_MAYMOVE) || flags & MREMAP_FIXED) {
         errno = flags & MREMAP_FIXED ? EINVAL : ENOMEM;
         return MAP_FAILED;

@@ -131,6 +131,20 @@ def test_a_resize_widens_the_cpuset_before_it_cuts_it(make: Any, tmp_path: Path)
     control.remove()
 
 
+def test_a_resize_leaves_cpus_that_the_group_above_has_lost(tmp_path: Path) -> None:
+    root = kernel.with_v2(tmp_path)
+    control = Control(Quality(confine=True), {0, 1}, root=root)
+    (folder,) = made(root)
+    (folder.parent / "cpuset.cpus.effective").put("1-3")
+    with control.moving({1, 2}):
+        assert folder.words("cpuset.cpus.effective") == ["1-2"]
+    assert folder.words("cpuset.cpus") == ["1-2"]
+    with pytest.raises(vlcs.SystemRefusedError, match=r"only 1-2 are given; .* lost"), control.moving({0}):
+        pytest.fail("the slice was changed")
+    assert lines(control)["confine"].granted == "CPU 1-2"
+    control.remove()
+
+
 def test_threads_that_are_left_go_to_the_group_above(tmp_path: Path) -> None:
     root = kernel.with_v1(tmp_path)
     control = Control(Quality(quota=1), {0}, root=root)

@@ -144,7 +144,7 @@ class Control:
             return
         before = self._cpus
         try:
-            self._set_cpus(group, before | cpus)
+            self._set_cpus(group, before | cpus, needed=cpus)
         except OSError as error:
             with suppress(OSError):
                 self._set_cpus(group, before)
@@ -239,11 +239,12 @@ class Control:
             _remove(place, group)
 
     @staticmethod
-    def _set_cpus(group: Group, cpus: frozenset[int]) -> None:
+    def _set_cpus(group: Group, cpus: frozenset[int], needed: frozenset[int] | None = None) -> None:
+        """`needed`: of these, where the others may be gone."""
         group.set("cpuset.cpus", format_list(cpus))
         # Version 2 takes any, and then gives what the group above has of it.
         given = _kernel_text.read_list(group.folder / "cpuset.cpus.effective")
-        if given and given != cpus:
+        if given and not given >= (needed or cpus):
             raise OSError(errno.EINVAL, f"only {format_list(given)} are given", "cpuset.cpus")
 
     def _begin(self, place: Place) -> Group:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import datetime as dt
 import math
 import pickle
 import pydoc
@@ -138,3 +139,18 @@ def test_words_say_what_was_done() -> None:
         _remote.words("math", numbers[name], "pi")
         for name in ("call", "getattr", "setattr", "delattr", "len")
     ] == ["math()", "math.pi", "math.pi = ...", "math.pi", "len of math"]
+
+
+def test_what_is_data() -> None:
+    date = dt.date(2020, 1, 1)
+    data: list[Any] = [date]
+    for _ in range(100):  # 2**100 of them, if each is looked at wherever it is
+        data = [data, {"again": data}]
+    data.append(data)
+    for value in (data, {date: [date]}, {"x": (date, {date})}, ([date],), frozenset([date])):
+        assert _serving.encode_result(value, is_attribute=False) is not None
+    for value in ([[math]], {"x": math}, {math: 1}, [date, {"x": (math,)}]):
+        assert _serving.encode_result(value, is_attribute=False) is None
+    large = {"x": [date] * 20_000}
+    assert _serving.encode_result(large, is_attribute=False) is not None
+    assert _serving.encode_result(large, is_attribute=True) is None

@@ -252,16 +252,26 @@ NUMBERS: dict[str, int] = {name: number for number, name in enumerate(OPERATIONS
 
 def _is_data(value: Any, largest: int | None = None) -> bool:
     """Whether it is scalars, text, dates, arrays, tensors, or containers of these of at most `largest`."""
-    kind = type(value)
-    if kind in _ATOMS or isinstance(value, (str, int, float)):  # enumerations too
-        return True
-    if kind in _CONTAINERS:
-        if largest is not None and len(value) > largest:
+    left = [value]
+    seen: set[int] = set()
+    while left:
+        item = left.pop()
+        kind = type(item)
+        if kind in _ATOMS or isinstance(item, (str, int, float)):  # enumerations too
+            continue
+        if kind not in _CONTAINERS and kind is not dict:
+            if not _is_value(item):
+                return False
+            continue
+        if largest is not None and len(item) > largest:
             return False
-        return set(map(type, value)).issubset(_ATOMS) or all(_is_data(item, largest) for item in value)
-    if kind is dict:
-        return _is_data(list(value), largest) and _is_data(list(value.values()), largest)
-    return _is_value(value)
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        for items in (item, item.values()) if kind is dict else (item,):
+            if not set(map(type, items)).issubset(_ATOMS):
+                left.extend(items)
+    return True
 
 
 def _is_value(value: Any) -> bool:

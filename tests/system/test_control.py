@@ -369,6 +369,37 @@ assert vlc.verify().holds
     )
 
 
+def test_a_thread_of_a_confined_context_stays_on_its_cpus_in_calls_of_others() -> None:
+    first, second = two_cpus()
+    control_groups(confine=True)
+    run_child(
+        """
+        import os, sys, threading, vlcs
+        first, second = map(int, sys.argv[1:])
+        confined = vlcs.VLC("confined", cpus=[first], confine=True)
+        other = vlcs.VLC("other", cpus=[second])
+
+        def visit():
+            thread = threading.get_native_id()
+            with other:
+                inside = os.sched_getaffinity(0)
+            return thread, inside, os.sched_getaffinity(0)
+
+        def call(function):
+            return function()
+
+        thread, inside, after = confined.submit(call, vlcs.remote(visit)).result()
+        assert thread in confined.threads()
+        assert (inside, after) == ({first}, {first}), (inside, after)
+        assert vlcs.VLC("third", cpus=[second]).verify().holds and confined.verify().holds
+        with other:
+            assert os.sched_getaffinity(0) == {second}
+        """,
+        timeout=30,
+        args=[str(first), str(second)],
+    )
+
+
 def test_threads_begin_in_a_threaded_group_of_version_2() -> None:
     """Also where version 2 has no controllers to give, beside version 1: how threads join is the same."""
     found = [seat.folders[0] for seat in _cgroup.seats() if seat.version == 2 and seat.folders]

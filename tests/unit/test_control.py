@@ -102,13 +102,6 @@ def test_the_least_weight_of_version_1(tmp_path: Path) -> None:
     control.remove()
 
 
-def test_memory_is_kept_on_nodes(tmp_path: Path) -> None:
-    root = kernel.with_v2(tmp_path)
-    control = Control(Quality(confine=True), {0}, {1}, root=root)
-    assert made(root)[0].words("cpuset.mems") == ["1"]
-    control.remove()
-
-
 @pytest.mark.parametrize("make", [kernel.with_v1, kernel.with_v2])
 def test_a_resize_widens_the_cpuset_before_it_cuts_it(make: Any, tmp_path: Path) -> None:
     root = make(tmp_path)

@@ -96,7 +96,6 @@ class Control:
         self,
         quality: Quality,
         cpus: Iterable[int],
-        nodes: Iterable[int] | None = None,
         root: Path = Path("/"),
     ) -> None:
         """Makes what is asked for, as far as the kernel agrees.
@@ -104,12 +103,11 @@ class Control:
         Args:
             quality: What is asked for.
             cpus: Of the slice, for `confine`.
-            nodes: NUMA nodes that the cpuset is to keep the threads' memory on. None: as the process's.
             root: Of the file system.
         """
         self.refused: dict[str, Refusal] = {}
         self._root = root
-        self._cpus, self._nodes = frozenset(cpus), None if nodes is None else frozenset(nodes)
+        self._cpus = frozenset(cpus)
         self._quality = quality
         self._groups: dict[Place, Group] = {}
         self._holds: dict[str, Group] = {}
@@ -276,7 +274,7 @@ class Control:
             if place.version == 2:
                 return [("cpu.max", f"{time} {_PERIOD}")]
             return [("cpu.cfs_period_us", _PERIOD), ("cpu.cfs_quota_us", time)]
-        return [] if self._nodes is None else [("cpuset.mems", format_list(self._nodes))]
+        return []  # the cpuset's are set by themselves: they change
 
     def _refuse(self, option: str, error: OSError, above: Path) -> None:
         self._holds.pop(option, None)

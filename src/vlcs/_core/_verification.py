@@ -24,7 +24,8 @@ class Verification:
     """The CPUs that each may run on, by kernel id (gettid), of the context's own threads. Threads of callers
     are not listed."""
     others: tuple[str, ...] = ()
-    """In words, where a thread has another nice value, policy or control group than was granted."""
+    """In words, where a thread has another nice value, policy, control group or memory policy than was
+    granted."""
 
     @property
     def outside(self) -> dict[int, tuple[int, ...]]:

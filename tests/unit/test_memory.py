@@ -34,11 +34,24 @@ def test_nothing_asked_for() -> None:
     ]
 
 
+class Compared:
+    """Is compared with each of its elements, as an array: whether it is equal cannot be said."""
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise ValueError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (("default", None), "cannot read memory='default'"),
         ((True, None), "cannot read memory=True"),
+        ((Compared(), None), "cannot read memory=<"),
         ((None, 0), "memory_nodes=0 without memory="),
         (("local", "0"), "memory_nodes='0' with memory=\"local\""),
         *(

@@ -30,11 +30,23 @@ def test_all_of_it() -> None:
     assert _quality.read(quota=2).quota == 2.0
 
 
+class Compared:
+    """Is compared with each of its elements, as an array: whether it is equal cannot be said."""
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise ValueError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
         *(("nice", value, "from -20 (comes first) to 19") for value in (20, -21, 1.5, "5", True, [])),
-        *(("scheduling", value, 'give "batch"') for value in ("other", "BATCH", 3, "", False)),
+        *(("scheduling", value, 'give "batch"') for value in ("other", "BATCH", 3, "", False, Compared())),
         *(("weight", value, "a weight from 1 to 10000") for value in (0, 10001, 0.5, "1", True)),
         *(("quota", value, "in CPUs, 0.01 or more") for value in (0, -1, 0.001, "1", True, None.__class__)),
         *(("quota", value, "0.5 is half of one") for value in (float("nan"), float("inf"), 1j, 10**400)),

@@ -61,7 +61,7 @@ class Migration:
 
 def read(memory: Any, memory_nodes: Any) -> MemoryRequest:
     """Reads the options of a context. Raises ArgumentError."""
-    if memory is not None and (memory not in POLICIES or memory == "default"):
+    if memory is not None and not (isinstance(memory, str) and memory in POLICIES[1:]):
         raise ArgumentError(
             f'cannot read memory={memory!r}: give "bind" (on these nodes and no others), "preferred" (while '
             'they have room), "interleave" (on each in turn) or "local" (where the thread runs that touches '

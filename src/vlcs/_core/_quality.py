@@ -56,7 +56,7 @@ def read(
     """Reads the options of a context. Raises ArgumentError for what cannot be meant."""
     if not isinstance(confine, bool):
         raise _unreadable("confine", confine, "give True or False")
-    if scheduling is not None and scheduling not in SCHEDULING:
+    if scheduling is not None and not (isinstance(scheduling, str) and scheduling in SCHEDULING):
         raise _unreadable(
             "scheduling",
             scheduling,

@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,8 @@ import vlcs
 from vlcs._core._registry import REGISTRY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from conftest import Native
 
 
@@ -365,6 +368,44 @@ class TestResize:
             vlc.resize("1")
         assert vlc.cpus == (0,)
         assert [claim.cpus for claim in REGISTRY.claims()] == [{0}]
+
+    @pytest.mark.parametrize("after", ["the change", "the groups", "the claim"])
+    def test_interrupted_it_goes_back(self, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        vlc = vlcs.VLC("a", cpus="0")
+        instance = vlc._instance
+        confined = [(0,)]  # as a control group would be
+        interrupts = iter([after])
+
+        def interrupt(here: str) -> None:
+            if here == after and next(interrupts, None):
+                raise KeyboardInterrupt
+
+        @contextmanager
+        def moving(cpus: Any) -> Iterator[None]:
+            before = confined[-1]
+            try:
+                yield
+                interrupt("the change")
+            except BaseException:
+                confined.append(before)
+                raise
+            confined.append(tuple(cpus))
+            interrupt("the groups")
+
+        grant = instance._grant
+
+        def granting(*args: Any) -> None:
+            grant(*args)
+            interrupt("the claim")
+
+        monkeypatch.setattr(instance._service, "moving", moving)
+        monkeypatch.setattr(instance, "_grant", granting)
+        with pytest.raises(KeyboardInterrupt):
+            vlc.resize("1")
+        assert vlc.cpus == vlc.slice.cpus == confined[-1] == (0,)
+        assert [claim.cpus for claim in REGISTRY.claims()] == [{0}]
+        vlc.resize("1")
+        assert vlc.cpus == vlc.slice.cpus == confined[-1] == (1,)
 
 
 class TestClose:

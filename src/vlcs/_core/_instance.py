@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,8 @@ _LONGEST = 1e6
 
 class Instance:
     """Owns a native context and its interpreter. The public object that stands for it refers to it."""
+
+    _granted: tuple[Request | None, Choice | None]
 
     def __init__(
         self, plan: Plan, request: Request | None, quality: Quality, *, gpu: object, owner: Any
@@ -182,9 +185,18 @@ class Instance:
             chosen = self._choose(request)
             self._warn_of_overlaps(chosen)
             cpus = chosen.cpus if chosen else sorted(REGISTRY.machine().allowed)
-            with self._service.moving(cpus):
-                self.native.resize(cpus)
-            self._grant(request, chosen)
+            cpus_before, before = self.native.cpus(), (self.claim, self._granted)
+            try:
+                with self._service.moving(cpus):
+                    self.native.resize(cpus)
+                self._grant(request, chosen)
+            except VLCError:
+                raise
+            except BaseException:  # Ctrl-C, after some of it was done
+                with suppress(VLCError), self._service.moving(cpus_before):
+                    self.native.resize(cpus_before)
+                self.claim, self._granted = before
+                raise
             return Resized(tuple(self.native.cpus()), _pool.pools(self.native))
 
     def _find_controls(self) -> None:

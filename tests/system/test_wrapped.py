@@ -202,7 +202,7 @@ with vlc:
 assert vlc.submit(given.seen).result()[-1] == 1000
 
 raising = ctypes.CFUNCTYPE(ctypes.c_int)(vlc.wrap(vlc.run(given.make_raising)))
-assert on_thread(raising) == 0
+on_thread(raising)  # ctypes says nothing of what it gives then
 vlc.close()
 assert call(5) == 0 and raising() == 0
 """,

@@ -150,7 +150,7 @@ def look_up(named: Any) -> tuple[str, tuple[str, ...], Any]:
     found: Any = sys.modules.get(module)
     if getattr(found, "__spec__", None) is None or _is_by_value(module):
         return "", (), None  # made at run time: no import would find it
-    path = tuple(name.split("."))
+    path = tuple(map(sys.intern, name.split(".")))  # CPython's cache of attributes keeps new strings
     for part in path:
         found = getattr(found, part, None)
     return module, path, found

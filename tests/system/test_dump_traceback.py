@@ -67,9 +67,11 @@ def sleeps(stop):
     def of_its_own():
         while not stop[0]:
             time.sleep(0.05)
-    threading.Thread(target=of_its_own, name="own").start()
+    own = threading.Thread(target=of_its_own, name="own")
+    own.start()
     while not stop[0]:
         time.sleep(0.05)
+    own.join()
 
 def waits(stop):
     import threading

@@ -455,10 +455,16 @@ class TestWhatStays:
         kind, back = _sharing.loads(answer[0], [lend(item) for item in answer[1]])
         assert (kind, type(back), repr(back)) == ("value", type(value), repr(value))
 
-    def test_all_else_stays(self) -> None:
+    def test_a_list_that_holds_itself_is_data_too(self) -> None:
         endless: list[Any] = []
         endless.append(endless)
-        for value in (collections.OrderedDict(a=1), [collections.Counter()], len, dict, math, endless):
+        answer = _serving.encode_result(endless, False)
+        assert answer is not None
+        _, back = _sharing.loads(*answer)
+        assert back[0] is back
+
+    def test_all_else_stays(self) -> None:
+        for value in (collections.OrderedDict(a=1), [collections.Counter()], len, dict, math):
             assert _serving.encode_result(value, False) is None
 
     def test_large_attributes_stay(self) -> None:

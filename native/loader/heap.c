@@ -377,10 +377,13 @@ size_t vlci_heap_used(vlc_context *context) {
     return total > context->heap.spare_bytes ? total - context->heap.spare_bytes : 0;
 }
 
+#ifndef MREMAP_DONTUNMAP /* glibc 2.32; the kernel decides */
+#define MREMAP_DONTUNMAP 4
+#endif
+
 /* Moves the pages of a large block into a larger range, whose base it gives; the old one is left mapped, and counts no
  * more. NULL: not possible. */
 static void *pages_move(vlc_context *context, struct vlci_block_region *old, size_t length) {
-#ifdef MREMAP_DONTUNMAP
     struct vlci_block_region *grown =
         region_make(context, VLCI_REGION_BLOCK, length, VLCI_PAGE, &plain, length, old->charged);
     if (!grown) return NULL;
@@ -393,11 +396,6 @@ static void *pages_move(vlc_context *context, struct vlci_block_region *old, siz
     }
     grown->charged -= old->charged;
     region_free(grown);
-#else
-    (void)context;
-    (void)old;
-    (void)length;
-#endif
     return NULL;
 }
 

@@ -82,6 +82,12 @@ static inline void two_cpus(uint32_t cpus[2]) {
     if (process_cpus(cpus, 2) < 2) SKIP("one-cpu", "this process may use one CPU only");
 }
 
+/* valgrind maps memory for itself at any time, in this process. */
+static inline int under_valgrind(void) {
+    const char *preloaded = getenv("LD_PRELOAD");
+    return preloaded && strstr(preloaded, "valgrind");
+}
+
 /* The kernel's mappings of this process. */
 static inline long mapping_count(void) {
     long lines = 0;

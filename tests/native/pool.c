@@ -7,11 +7,17 @@
 #include "contexts.h"
 
 static int order[100];
-static atomic_int done;
+static atomic_int begun, done; /* `done` once what was noted can be read */
 static vlc_task *own_task;
 
+static void start_over(void) {
+    atomic_store(&begun, 0);
+    atomic_store(&done, 0);
+}
+
 static void *note(void *number) {
-    order[atomic_fetch_add(&done, 1)] = (int)(uintptr_t)number;
+    order[atomic_fetch_add(&begun, 1)] = (int)(uintptr_t)number;
+    atomic_fetch_add(&done, 1);
     return (void *)((uintptr_t)number * 2);
 }
 
@@ -69,7 +75,7 @@ static void check_waiting_beyond_the_end(void) {
         vlc_task *tasks[3];
         pthread_t waiter;
         void *result = NULL;
-        atomic_store(&done, 0);
+        start_over();
         for (uintptr_t i = 0; i < 3; i++)
             tasks[i] = submit(context, i == 0 && round % 5 == 0 ? note_late : note, (void *)(i + 1));
         REQUIRE(pthread_create(&waiter, NULL, wait_for_task, tasks[2]) == 0, "no thread");
@@ -93,7 +99,7 @@ static void check_later(void) {
     vlc_context *context = context_new("later");
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    atomic_store(&done, 0);
+    start_over();
     submit_after(context, 120, 3);
     submit_after(context, 60, 2);
     CHECK_EQUAL(result_of(submit(context, note, (void *)1)), 2);
@@ -124,7 +130,7 @@ int main(void) {
     CHECK_EQUAL(result_of(submit_on(single, 0, thread_id)), id);
     CHECK(id != (uintptr_t)syscall(SYS_gettid), "work ran on the caller's thread");
 
-    atomic_store(&done, 0); /* several callers, and nobody who waits */
+    start_over(); /* several callers, and nobody who waits */
     pthread_t callers[4];
     for (int i = 0; i < 4; i++)
         REQUIRE(pthread_create(&callers[i], NULL, submit_many, single) == 0, "no thread");
@@ -164,7 +170,7 @@ int main(void) {
     CHECK_REFUSED(vlc_submit_on(three, 3, note, NULL, &none, &error), error, VLC_BAD_ARGUMENT, "3");
 
     /* Queued work runs before the end. */
-    atomic_store(&done, 0);
+    start_over();
     for (uintptr_t i = 0; i < 40; i++) CHECK_EQUAL(vlc_submit(single, note, (void *)i, NULL, &error), VLC_OK);
     context_close(single);
     CHECK_EQUAL(atomic_load(&done), 40);

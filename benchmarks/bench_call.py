@@ -14,6 +14,7 @@ from __future__ import annotations
 import operator
 import os
 import typing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import peers
@@ -38,7 +39,7 @@ def outside(function: Any, *args: Any, caller: int | None = None, **options: Any
         vlc = context(stack, **options)
         if caller is not None:
             os.sched_setaffinity(0, {caller})
-        return lambda: vlc.run(function, *args)
+        return partial(vlc.run, function, *args)
 
     return way
 
@@ -47,7 +48,7 @@ def inside(function: Any, *args: Any) -> Way:
     def way(stack: ExitStack) -> Call:
         vlc = context(stack)
         stack.enter_context(vlc)
-        return lambda: vlc.run(function, *args)
+        return partial(vlc.run, function, *args)
 
     return way
 
@@ -83,7 +84,7 @@ FLOATS = [float(number) for number in range(1000)]
 FIRST, *OTHERS = sorted(os.sched_getaffinity(0))
 THINGS: dict[str, dict[str, Way]] = {
     "one int": {
-        "plain call": lambda _: lambda: operator.index(1),
+        "plain call": lambda _: partial(operator.index, 1),
         "vlc.run, inside": inside(operator.index, 1),
         "vlc.run, inside, a function of Python": pure(1),
         "vlc.run, outside, slice of all CPUs": outside(operator.index, 1),
